@@ -1,0 +1,121 @@
+// tenon/base.h - the vocabulary that every interface shares: codes, errors, options, shapes.
+//
+// Layout rules of the whole folder (each is checked by tests/abi):
+//   * An extensible struct begins with `struct_size`, set by whoever FILLS it. Readers test one field
+//     at a time with TENON_HAS, never a size for equality. Fields are appended, never changed.
+//   * No tail padding: TENON_SEAL refuses it, because a field could hide inside an old size.
+//   * Fixed-width integers; enumerators are named, the fields that hold them are uint32_t.
+//   * Small plain values marked "sealed" carry no size and never change.
+// Thread tags: [any-thread] the caller serialises calls on one object; [thread-safe] no serialising
+// needed; [init-thread] while loading; [rank-thread] the thread that executes one rank's program.
+// C11 and C++20, LP64 little-endian.
+#ifndef TENON_BASE_H
+#define TENON_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dlpack.h"
+
+#ifdef __cplusplus
+#define TENON_STATIC_ASSERT(c, m) static_assert(c, m)
+#define TENON_NOEXCEPT noexcept
+extern "C" {
+#else
+#define TENON_STATIC_ASSERT(c, m) _Static_assert(c, m)
+#define TENON_NOEXCEPT
+#endif
+
+// While the major is 0 there is no promise: host and plugin must agree on both numbers.
+#define TENON_ABI_MAJOR 0u
+#define TENON_ABI_MINOR 1u
+
+#define TENON_END(T, f) (offsetof(T, f) + sizeof(((T *)0)->f))
+#define TENON_HAS(p, T, f) ((p)->struct_size >= TENON_END(T, f))
+#define TENON_SEAL(T, last) \
+  TENON_STATIC_ASSERT(sizeof(T) == TENON_END(T, last), #T " has tail padding")
+
+TENON_STATIC_ASSERT(sizeof(void *) == 8 && sizeof(long) == 8, "tenon is LP64 only");
+
+// >= 0 is not an error. An unknown negative code is treated as TENON_E_INTERNAL.
+typedef int32_t tenon_code;
+enum {
+  TENON_OK = 0,
+  TENON_PENDING = 1,
+  TENON_DONE = 2,
+  TENON_E_UNKNOWN = -1,
+  TENON_E_ARGUMENT = -2,
+  TENON_E_UNSUPPORTED = -3,
+  TENON_E_STATE = -4,
+  TENON_E_MEMORY = -5,
+  TENON_E_IO = -6,
+  TENON_E_TIMEOUT = -7,
+  TENON_E_ABORTED = -8,
+  TENON_E_PEER = -9,
+  TENON_E_DEVICE = -10,
+  TENON_E_VERSION = -11,
+  TENON_E_INTERNAL = -12,
+  TENON_E_RECIPE = -13,
+  TENON_E_CHECKPOINT = -14
+};
+
+// Errors are values: the caller owns the storage, the callee writes into it. Nothing to free,
+// nothing that can dangle. A function that takes one accepts NULL. On error the outputs of a call
+// are untouched and nothing needs cleaning up.
+typedef struct tenon_error {
+  uint32_t struct_size;
+  tenon_code code;
+  int64_t vendor_code;  // errno, ucs_status_t, cudaError_t ...; 0 if none
+  char vendor[32];      // which of them: "errno", "ucx", "cuda"; "" if none
+  char message[464];    // UTF-8, NUL-terminated, cut if long: what happened, where, what to do
+} tenon_error;
+TENON_SEAL(tenon_error, message);
+
+// Element types of the core. They map one to one to a DLDataType with lanes = 1. (uint32_t fields)
+enum { TENON_F64 = 0, TENON_F32 = 1, TENON_BF16 = 2, TENON_F16 = 3, TENON_I64 = 4, TENON_I32 = 5, TENON_U8 = 6 };
+
+// Dense row-major tensor type. Sealed. `dims` is borrowed for the call.
+typedef struct tenon_shape {
+  uint32_t dtype;
+  uint32_t ndim;
+  const int64_t *dims;
+} tenon_shape;
+
+// Kinds of option and attribute values. (uint32_t fields)
+enum { TENON_BOOL = 0, TENON_INT = 1, TENON_FLOAT = 2, TENON_STRING = 3, TENON_STRINGS = 4 };
+
+// One option as a plugin declares it. The host checks, fills defaults and generates messages, help
+// and reference pages from this; a plugin never sees an unknown, missing or ill-typed option.
+typedef struct tenon_option_decl {
+  uint32_t struct_size;
+  uint32_t kind;
+  const char *name;
+  const char *doc;
+  const char *fallback;  // default value as text ("0.9", "true", ""); NULL: the option is required
+  const char *choices;   // strings only: allowed values separated by '|'; NULL: any
+  double min, max;       // numbers only, inclusive; ignored where min > max
+} tenon_option_decl;
+TENON_SEAL(tenon_option_decl, max);
+
+// One value: an option of a plugin (all of them, in the order of declaration) or an attribute of an
+// op (looked up by key). Sealed. Borrowed for the call.
+typedef struct tenon_option {
+  const char *key;
+  uint32_t kind;
+  uint32_t count;            // STRINGS: length of list; else 0
+  int64_t i;                 // BOOL (0 or 1), INT
+  double f;                  // FLOAT; INT as a double too
+  const char *s;             // STRING; else NULL
+  const char *const *list;   // STRINGS; else NULL
+} tenon_option;
+
+// CPU: `native` is NULL, and the calling thread is the stream. CUDA: cudaStream_t. Sealed.
+typedef struct tenon_stream {
+  DLDevice device;
+  void *native;
+} tenon_stream;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,19 @@
+// JSON documents and strict access to them: every read names the path that was wrong.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/result.h"
+
+namespace tenon {
+
+// Ordered by key, so that dump() is canonical.
+using Json = nlohmann::json;
+
+// Refuses duplicate keys, depth over 64 and trailing text. `place` goes into the error.
+Result<Json> parse_json(const std::string& text, const std::string& place);
+// Canonical text: sorted keys, no spaces, shortest numbers that read back the same.
+std::string canonical(const Json& document);
+
+}  // namespace tenon

@@ -1,0 +1,63 @@
+#include "base/result.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon {
+
+std::string Error::text() const {
+  std::string out = "error[" + code + "]: " + cause;
+  if (!place.empty()) out += "\n  --> " + place;
+  if (!fix.empty()) out += "\n  fix: " + fix;
+  return out;
+}
+
+namespace {
+
+const char* default_code(tenon_code kind) {
+  switch (kind) {
+    case TENON_E_ARGUMENT: return "A010";
+    case TENON_E_UNSUPPORTED: return "A011";
+    case TENON_E_MEMORY: return "E010";
+    case TENON_E_IO: return "E011";
+    case TENON_E_TIMEOUT: return "W010";
+    case TENON_E_ABORTED: return "W011";
+    case TENON_E_PEER: return "W012";
+    case TENON_E_DEVICE: return "E012";
+    case TENON_E_VERSION: return "A001";
+    default: return "A012";
+  }
+}
+
+}  // namespace
+
+Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who) {
+  std::string message(error.message, strnlen(error.message, sizeof(error.message)));
+  if (message.empty()) message = "failed with code " + std::to_string(kind) + " and said nothing";
+  if (error.vendor[0] != '\0') {
+    const std::string vendor(error.vendor, strnlen(error.vendor, sizeof(error.vendor)));
+    message += " (" + vendor + " " + std::to_string(error.vendor_code) + ")";
+  }
+  return Error{default_code(kind), message, who, "", kind};
+}
+
+tenon_code to_abi(const Error& error, tenon_error* out) {
+  const tenon_code kind = error.kind < 0 ? error.kind : TENON_E_UNKNOWN;
+  if (out == nullptr) return kind;
+  const std::string text = error.text();
+  out->code = kind;
+  out->vendor_code = 0;
+  out->vendor[0] = '\0';
+  const size_t n = std::min(text.size(), sizeof(out->message) - 1);
+  std::memcpy(out->message, text.data(), n);
+  out->message[n] = '\0';
+  return kind;
+}
+
+tenon_error empty_abi_error() {
+  tenon_error error{};
+  error.struct_size = sizeof(tenon_error);
+  return error;
+}
+
+}  // namespace tenon

@@ -1,0 +1,101 @@
+// tenon_sdk/plugin.hpp - writing a plugin in C++20. Header-only.
+// Every slot of a table is wrapped by guard(), so that no exception crosses the C ABI.
+#pragma once
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "tenon/plugin.h"
+
+namespace tenon::sdk {
+
+// Thrown inside a plugin, turned into a tenon_error at the border.
+class Failure : public std::runtime_error {
+ public:
+  Failure(tenon_code code, const std::string& message, const char* vendor = "", int64_t vendor_code = 0)
+      : std::runtime_error(message), code_(code), vendor_(vendor), vendor_code_(vendor_code) {}
+  tenon_code code() const { return code_; }
+  const char* vendor() const { return vendor_; }
+  int64_t vendor_code() const { return vendor_code_; }
+
+ private:
+  tenon_code code_;
+  const char* vendor_;
+  int64_t vendor_code_;
+};
+
+inline tenon_code fill_error(tenon_error* error, tenon_code code, const char* message,
+                             const char* vendor = "", int64_t vendor_code = 0) {
+  if (error != nullptr) {
+    error->code = code;
+    error->vendor_code = vendor_code;
+    std::snprintf(error->vendor, sizeof error->vendor, "%s", vendor);
+    std::snprintf(error->message, sizeof error->message, "%s", message);
+  }
+  return code;
+}
+
+// Runs body() and returns its tenon_code (TENON_OK if it returns void).
+template <class Body>
+tenon_code guard(tenon_error* error, Body&& body) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return TENON_OK;
+    } else {
+      return body();
+    }
+  } catch (const Failure& f) {
+    return fill_error(error, f.code(), f.what(), f.vendor(), f.vendor_code());
+  } catch (const std::bad_alloc&) {
+    return fill_error(error, TENON_E_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return fill_error(error, TENON_E_INTERNAL, e.what());
+  } catch (...) {
+    return fill_error(error, TENON_E_INTERNAL, "unknown exception");
+  }
+}
+
+// Options and attributes by key. The host has checked them: a missing key is a bug, and says so.
+class Options {
+ public:
+  Options(const tenon_option* options, uint32_t count) : options_(options), count_(count) {}
+  const tenon_option* find(std::string_view key) const {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (key == options_[i].key) return &options_[i];
+    }
+    return nullptr;
+  }
+  int64_t integer(std::string_view key) const { return require(key).i; }
+  bool boolean(std::string_view key) const { return require(key).i != 0; }
+  double number(std::string_view key) const { return require(key).f; }
+  std::string string(std::string_view key) const { return require(key).s; }
+
+ private:
+  const tenon_option& require(std::string_view key) const {
+    const tenon_option* found = find(key);
+    if (found == nullptr) throw Failure(TENON_E_ARGUMENT, "missing option '" + std::string(key) + "'");
+    return *found;
+  }
+  const tenon_option* options_;
+  uint32_t count_;
+};
+
+// parallel_for over parts with a lambda.
+template <class Body>
+void parallel_for(const tenon_parallel* pool, int64_t parts, Body&& body) {
+  if (pool == nullptr || parts <= 1) {
+    for (int64_t i = 0; i < parts; ++i) body(i);
+    return;
+  }
+  pool->parallel_for(
+      pool, parts, [](void* arg, int64_t part) { (*static_cast<std::remove_reference_t<Body>*>(arg))(part); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace tenon::sdk
