@@ -1,0 +1,114 @@
+#include "graph/autodiff.h"
+
+#include <algorithm>
+
+#include "graph/ops.h"
+
+namespace tenon {
+namespace {
+
+// Values that depend on a parameter.
+std::vector<bool> depends_on_params(const Graph& graph) {
+  std::vector<bool> needed(graph.values().size());
+  for (ValueId id : graph.with_role(Role::param)) needed[id] = true;
+  for (const Op& op : graph.ops()) {
+    const bool any = std::any_of(op.in.begin(), op.in.end(), [&needed](ValueId v) { return needed[v]; });
+    for (ValueId out : op.out) needed[out] = any;
+  }
+  return needed;
+}
+
+}  // namespace
+
+ValueId Backward::grad(size_t k) const {
+  const auto it = grads_.find(op_.out[k]);
+  return it == grads_.end() ? kNone : it->second;
+}
+
+Status Backward::contribute(ValueId target, ValueId grad) {
+  if (target >= needed_.size() || !needed_[target]) return {};
+  const auto [it, fresh] = grads_.try_emplace(target, grad);
+  if (fresh) return {};
+  const Value& value = graph_.value(target);
+  TENON_TRY(const auto sum, graph_.add_op("add", {it->second, grad}, {}, Phase::input_grad, value.layer,
+                                          {value.name + ".grad+"}));
+  it->second = sum[0];
+  return {};
+}
+
+void Backward::pass(ValueId target, ValueId grad) { passed_.emplace_back(target, grad); }
+
+Status Backward::emit(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
+                      const std::vector<ValueId>& targets) {
+  const bool any =
+      std::any_of(targets.begin(), targets.end(), [this](ValueId t) { return t < needed_.size() && needed_[t]; });
+  if (!any) return {};
+  std::vector<std::string> names;
+  for (ValueId target : targets) names.push_back(graph_.value(target).name + ".grad");
+  TENON_TRY(const auto out, graph_.add_op(kind, in, attrs, Phase::input_grad, op_.layer, names));
+  for (size_t i = 0; i < targets.size(); ++i) TENON_CHECK(contribute(targets[i], out[i]));
+  return {};
+}
+
+Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
+                      const std::vector<ValueId>& targets) {
+  std::vector<std::string> names;
+  for (ValueId target : targets) {
+    if (graph_.value(target).role != Role::param) {
+      return Error{"G006", kind + ": operand '" + graph_.value(target).name + "' must be a parameter", "", "",
+                   TENON_E_RECIPE};
+    }
+    names.push_back(graph_.value(target).name + ".grad");
+  }
+  TENON_TRY(const auto out, graph_.add_op(kind, in, attrs, Phase::weight_grad, op_.layer, names));
+  std::vector<ValueId> acc;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    // The gradient keeps the parameter's own dims: names as well as sizes.
+    graph_.value(out[i]).dims = graph_.value(targets[i]).dims;
+    const auto it = grads_.find(targets[i]);
+    if (it != grads_.end()) acc.push_back(it->second);
+    grads_[targets[i]] = out[i];
+    std::erase(leaf_order_, targets[i]);
+    leaf_order_.push_back(targets[i]);
+  }
+  if (!acc.empty() && acc.size() != targets.size()) {
+    return Error{"G006", kind + ": parameters of one op must be tied together or not at all",
+                 graph_.value(targets[0]).name, "", TENON_E_RECIPE};
+  }
+  graph_.op(static_cast<OpId>(graph_.ops().size() - 1)).acc = acc;
+  return {};
+}
+
+Status Backward::run(OpId id) {
+  enter(graph_.op(id));
+  passed_.clear();
+  const bool reached = grads_.contains(op_.out[0]) || std::string_view(op_.def->kind) == "cross_entropy";
+  if (!reached || !needed_[op_.out[0]]) return {};
+  if (op_.def->backward == nullptr) {
+    return Error{"G005", std::string("op '") + op_.def->kind + "' has no backward", "", "", TENON_E_RECIPE};
+  }
+  TENON_CHECK(op_.def->backward(*this, op_));
+  for (const auto& [target, grad] : passed_) TENON_CHECK(contribute(target, grad));
+  return {};
+}
+
+std::vector<LeafGrad> Backward::leaves() const {
+  std::vector<LeafGrad> out;
+  for (ValueId param : leaf_order_) out.push_back({param, grads_.at(param)});
+  return out;
+}
+
+Result<std::vector<LeafGrad>> differentiate(Graph& graph, OpId loss_op) {
+  Backward backward(graph, depends_on_params(graph));
+  for (OpId id = loss_op + 1; id-- > 0;) TENON_CHECK(backward.run(id));
+  std::vector<LeafGrad> leaves = backward.leaves();
+  for (ValueId param : graph.with_role(Role::param)) {
+    if (std::none_of(leaves.begin(), leaves.end(), [param](const LeafGrad& l) { return l.param == param; })) {
+      return Error{"G005", "the loss does not depend on parameter '" + graph.value(param).name + "'", "",
+                   "remove it, or use it", TENON_E_RECIPE};
+    }
+  }
+  return leaves;
+}
+
+}  // namespace tenon

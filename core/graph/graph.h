@@ -1,0 +1,81 @@
+// The graph: SSA values and coarse ops over one logical device. The same container holds the forward
+// graph of a recipe and, after autodiff and propagation, the joint graph with every value placed.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/placement.h"
+#include "graph/types.h"
+
+namespace tenon {
+
+struct OpDef;  // graph/ops.h
+
+enum class Role : uint32_t { input, act, param, grad, state, scalar };
+
+// Which part of a step an op belongs to. The first three run once per microbatch, `step` once.
+enum class Phase : uint8_t { forward, input_grad, weight_grad, step };
+const char* name_of(Phase phase);
+
+struct Init {
+  enum class Kind : uint8_t { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  double scale = 0;  // normal: standard deviation; uniform: bound
+};
+
+struct Value {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  Dims dims;
+  Role role = Role::act;
+  int layer = -1;            // round of the repeat that made it; -1: outside
+  OpId producer = kNone;
+  Init init;                 // parameters only
+  std::optional<Placement> pinned;       // set by a pass; unset is not the same as replicated
+  std::vector<std::string> pinned_by;    // who set it
+  Placement placement;                   // known after propagation
+};
+
+struct Op {
+  const OpDef* def = nullptr;
+  std::vector<ValueId> in;
+  std::vector<ValueId> out;
+  Attrs attrs;
+  Phase phase = Phase::forward;
+  int layer = -1;
+  // Outputs that this op adds into: acc[k] is the value whose memory output k continues. Empty: none.
+  std::vector<ValueId> acc;
+  std::vector<AxisId> axes;  // collectives: the mesh axes they run over
+};
+
+class Graph {
+ public:
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Op>& ops() const { return ops_; }
+  const Value& value(ValueId id) const { return values_[id]; }
+  Value& value(ValueId id) { return values_[id]; }
+  const Op& op(OpId id) const { return ops_[id]; }
+  Op& op(OpId id) { return ops_[id]; }
+
+  ValueId add_value(Value value);
+  // Infers the outputs' types from the op's definition. Error G002 names operand and shapes.
+  Result<std::vector<ValueId>> add_op(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
+                                      Phase phase, int layer, const std::vector<std::string>& names);
+  // Appends an op whose outputs exist already as values.
+  OpId append(Op op);
+  std::optional<ValueId> find(const std::string& name) const;
+  std::vector<ValueId> with_role(Role role) const;
+
+  Dtype real = Dtype::f32;  // what "float" means in op signatures
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Op> ops_;
+};
+
+// A value as text: "x f32[batch 8, seq 32]".
+std::string text(const Graph& graph, ValueId id);
+
+}  // namespace tenon

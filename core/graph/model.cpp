@@ -1,0 +1,155 @@
+#include "graph/model.h"
+
+#include <algorithm>
+
+#include "graph/ops.h"
+
+namespace tenon {
+namespace {
+
+using Scope = std::map<std::string, ValueId>;
+
+std::string numbered(std::string name, int round) {
+  const size_t at = name.find("{i}");
+  if (at != std::string::npos) name.replace(at, 3, std::to_string(round));
+  return name;
+}
+
+// Dropout keys are spaced by this, so that each round of a repeat draws its own numbers.
+int64_t key_of(int64_t base, int round) { return base + std::max(round, 0); }
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const Recipe& recipe, ForwardGraph& out) : recipe_(recipe), out_(out) {}
+
+  Status add_params(const std::vector<ParamSpec>& params, int round, const std::string& pointer) {
+    for (const ParamSpec& spec : params) {
+      Value value;
+      value.name = numbered(spec.name, round);
+      value.dtype = out_.graph.real;
+      value.dims = spec.dims;
+      value.role = Role::param;
+      value.layer = round;
+      value.init = spec.init;
+      if (!define(outer_, value.name, out_.graph.add_value(value))) {
+        return Error{"R006", "parameter '" + value.name + "' is defined twice", pointer,
+                     "use {i} in the names of repeated parameters", TENON_E_RECIPE};
+      }
+    }
+    return {};
+  }
+
+  Status add_ops(const std::vector<OpSpec>& ops, Scope& scope, int round) {
+    for (const OpSpec& spec : ops) {
+      auto status = spec.repeat ? add_repeat(spec, scope) : add_op(spec, scope, round);
+      if (!status.ok()) {
+        Error error = std::move(status).error();
+        if (error.place.empty()) error.place = spec.pointer;
+        return error;
+      }
+    }
+    return {};
+  }
+
+  Scope& outer() { return outer_; }
+  static bool define(Scope& scope, const std::string& name, ValueId id) { return scope.emplace(name, id).second; }
+
+ private:
+  Status add_op(const OpSpec& spec, Scope& scope, int round) {
+    std::vector<ValueId> in;
+    for (const std::string& written : spec.in) {
+      const std::string name = numbered(written, round);
+      const auto local = scope.find(name);
+      const auto it = local != scope.end() ? local : outer_.find(name);
+      if (it == (local != scope.end() ? scope.end() : outer_.end())) {
+        return Error{"R007", spec.kind + ": '" + name + "' is not defined here", spec.pointer, "", TENON_E_RECIPE};
+      }
+      in.push_back(it->second);
+    }
+    Attrs attrs = spec.attrs;
+    if (spec.kind == "dropout") {
+      attrs["key"] = static_cast<int64_t>(recipe_.seed) + key_of(attr_int(attrs, "key"), round);
+    }
+    std::vector<std::string> names;
+    for (const std::string& name : spec.out) {
+      names.push_back(round < 0 ? name : std::to_string(round) + "/" + name);
+    }
+    TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, round, names));
+    for (size_t i = 0; i < spec.out.size(); ++i) {
+      if (i >= values.size()) {
+        return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer, "",
+                     TENON_E_RECIPE};
+      }
+      if (!define(scope, spec.out[i], values[i])) {
+        return Error{"R006", "value '" + spec.out[i] + "' is defined twice", spec.pointer, "", TENON_E_RECIPE};
+      }
+    }
+    return {};
+  }
+
+  Status add_repeat(const OpSpec& spec, Scope& scope) {
+    const RepeatSpec& repeat = *spec.repeat;
+    for (int round = 0; round < repeat.count; ++round) {
+      TENON_CHECK(add_params(repeat.params, round, spec.pointer + "/params"));
+      Scope local;
+      TENON_CHECK(add_ops(repeat.ops, local, round));
+      for (const auto& [entry, exit] : repeat.carry) {
+        const auto it = local.find(exit);
+        if (it == local.end() || !scope.contains(entry)) {
+          return Error{"R007", "carry [" + entry + ", " + exit + "]: the one must exist outside, the other inside",
+                       spec.pointer, "", TENON_E_RECIPE};
+        }
+        carried_[entry] = it->second;
+      }
+      for (const auto& [name, id] : carried_) scope[name] = id;
+      carried_.clear();
+    }
+    return {};
+  }
+
+  const Recipe& recipe_;
+  ForwardGraph& out_;
+  Scope outer_;
+  Scope carried_;
+};
+
+ValueId add_input(Graph& graph, const char* name, Dtype dtype, Dims dims) {
+  Value value;
+  value.name = name;
+  value.dtype = dtype;
+  value.dims = std::move(dims);
+  value.role = Role::input;
+  return graph.add_value(std::move(value));
+}
+
+}  // namespace
+
+Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss) {
+  ForwardGraph out;
+  Graph& graph = out.graph;
+  graph.real = recipe.precision;
+  const Dims token_dims{{"batch", batch}, {"seq", seq}};
+  out.tokens = add_input(graph, "tokens", Dtype::i32, token_dims);
+  out.targets = add_input(graph, "targets", Dtype::i32, token_dims);
+  out.positions = add_input(graph, "positions", Dtype::i32, token_dims);
+  out.samples = add_input(graph, "samples", Dtype::i64, {{"batch", batch}});
+  out.step = add_input(graph, "step", Dtype::i64, {});
+  ModelBuilder builder(recipe, out);
+  for (ValueId id : graph.with_role(Role::input)) ModelBuilder::define(builder.outer(), graph.value(id).name, id);
+  TENON_CHECK(builder.add_params(recipe.model.params, -1, "/model/params"));
+  TENON_CHECK(builder.add_ops(recipe.model.ops, builder.outer(), -1));
+  const auto logits = builder.outer().find(recipe.model.logits);
+  if (logits == builder.outer().end()) {
+    return Error{"R007", "model.logits names '" + recipe.model.logits + "', which no op defines", "/model/logits", "",
+                 TENON_E_RECIPE};
+  }
+  out.logits = logits->second;
+  if (with_loss) {
+    TENON_TRY(const auto loss, graph.add_op("cross_entropy", {out.logits, out.targets}, {}, Phase::forward, -1,
+                                            {"loss", "count", "lse"}));
+    out.loss_op = graph.value(loss[0]).producer;
+  }
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,18 @@
+// From a recipe's model to a forward graph for one batch shape.
+#pragma once
+
+#include "graph/recipe.h"
+
+namespace tenon {
+
+struct ForwardGraph {
+  Graph graph;
+  ValueId tokens = kNone, targets = kNone, positions = kNone, samples = kNone, step = kNone;
+  ValueId logits = kNone;
+  OpId loss_op = kNone;  // cross_entropy; kNone for `with_loss` = false
+};
+
+// Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place.
+Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss);
+
+}  // namespace tenon

@@ -1,0 +1,280 @@
+#include "graph/ops.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "graph/autodiff.h"
+
+namespace tenon {
+namespace {
+
+using Ids = std::vector<ValueId>;
+
+// Backward builders. `b.grad(k)` is the gradient of output k; `b.emit` adds an op on the way to the
+// input; `b.leaf` adds an op whose outputs add into gradients of parameters.
+
+Status embedding_backward(Backward& b, const Op& op) {
+  const Attrs rows{{"rows", b.graph().value(op.in[1]).dims[0].size}};
+  return b.leaf("embedding_wgrad", {b.grad(0), op.in[0]}, rows, {op.in[1]});
+}
+
+Status layernorm_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("layernorm_wgrad", {b.grad(0), op.in[0], op.out[1], op.out[2]}, {}, {op.in[1], op.in[2]}));
+  return b.emit("layernorm_dgrad", {b.grad(0), op.in[0], op.in[1], op.out[1], op.out[2]}, {}, {op.in[0]});
+}
+
+Status rmsnorm_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("rmsnorm_wgrad", {b.grad(0), op.in[0], op.out[1]}, {}, {op.in[1]}));
+  return b.emit("rmsnorm_dgrad", {b.grad(0), op.in[0], op.in[1], op.out[1]}, {}, {op.in[0]});
+}
+
+Status linear_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("linear_wgrad", {b.grad(0), op.in[0]}, {}, {op.in[1]}));
+  return b.emit("linear_dgrad", {b.grad(0), op.in[1]}, {}, {op.in[0]});
+}
+
+Status bias_add_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("bias_wgrad", {b.grad(0)}, {}, {op.in[1]}));
+  b.pass(op.in[0], b.grad(0));
+  return {};
+}
+
+Status rope_backward(Backward& b, const Op& op) {
+  Attrs attrs = op.attrs;
+  attrs["inverse"] = int64_t{1} - attr_int(op.attrs, "inverse");
+  return b.emit("rope", {b.grad(0), op.in[1]}, attrs, {op.in[0]});
+}
+
+Status attention_backward(Backward& b, const Op& op) {
+  return b.emit("attention_dgrad",
+                {b.grad(0), op.in[0], op.in[1], op.in[2], op.out[0], op.out[1], op.in[3], op.in[4]}, op.attrs,
+                {op.in[0], op.in[1], op.in[2]});
+}
+
+Status gelu_backward(Backward& b, const Op& op) {
+  return b.emit("gelu_dgrad", {b.grad(0), op.in[0]}, {}, {op.in[0]});
+}
+
+Status swiglu_backward(Backward& b, const Op& op) {
+  return b.emit("swiglu_dgrad", {b.grad(0), op.in[0], op.in[1]}, {}, {op.in[0], op.in[1]});
+}
+
+Status dropout_backward(Backward& b, const Op& op) {
+  return b.emit("dropout", {b.grad(0), op.in[1], op.in[2], op.in[3]}, op.attrs, {op.in[0]});
+}
+
+Status cross_entropy_backward(Backward& b, const Op& op) {
+  return b.emit("cross_entropy_dgrad", {op.in[0], op.in[1], op.out[2]}, {}, {op.in[0]});
+}
+
+Status add_backward(Backward& b, const Op& op) {
+  b.pass(op.in[0], b.grad(0));
+  b.pass(op.in[1], b.grad(0));
+  return {};
+}
+
+std::vector<OpDef> raw_table() {
+  // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
+  return {
+      {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "v", "1", "", 0, -1, false, embedding_backward},
+      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "v", "0", "rows:i", 1, -1, true},
+      {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8, -1,
+       false, layernorm_backward},
+      {"layernorm_dgrad", "dy:f x:f w:f mean:f rstd:f", "dx:f", "b s h, b s h, h, b s, b s -> b s h", "h", "0", "",
+       12},
+      {"layernorm_wgrad", "dy:f x:f mean:f rstd:f", "dw:f db:f", "b s h, b s h, b s, b s -> h, h", "", "0", "", 5, -1,
+       true},
+      {"rmsnorm", "x:f w:f", "y:f rstd:f", "b s h, h -> b s h, b s", "h", "", "eps:f", 5, -1, false, rmsnorm_backward},
+      {"rmsnorm_dgrad", "dy:f x:f w:f rstd:f", "dx:f", "b s h, b s h, h, b s -> b s h", "h", "0", "", 9},
+      {"rmsnorm_wgrad", "dy:f x:f rstd:f", "dw:f", "b s h, b s h, b s -> h", "", "0", "", 3, -1, true},
+      {"linear", "x:f w:f", "y:f", "b s k.., o.. k.. -> b s o..", "", "0|1", "", 2, -1, false, linear_backward},
+      {"linear_dgrad", "dy:f w:f", "dx:f", "b s o.., o.. k.. -> b s k..", "", "0|1", "", 2},
+      {"linear_wgrad", "dy:f x:f", "dw:f", "b s o.., b s k.. -> o.. k..", "", "0|1", "", 2, -1, true},
+      {"bias_add", "x:f b:f", "y:f", "b s o.., o.. -> b s o..", "", "0,1", "", 1, 0, false, bias_add_backward},
+      {"bias_wgrad", "dy:f", "db:f", "b s o.. -> o..", "", "0", "", 1, -1, true},
+      {"rope", "x:f pos:i", "y:f", "b s e.. d, b s -> b s e.. d", "d", "0", "theta:f inverse:i", 6, 0, false,
+       rope_backward},
+      {"attention", "q:f k:f v:f qpos:i kpos:i", "o:f lse:f",
+       "b s g r d, b t g d, b t g d, b s, b t -> b s g r d, b g r s", "s t d", "", "scale:f", 2, -1, false,
+       attention_backward},
+      {"attention_dgrad", "do:f q:f k:f v:f o:f lse:f qpos:i kpos:i", "dq:f dk:f dv:f",
+       "b s g r d, b s g r d, b t g d, b t g d, b s g r d, b g r s, b s, b t -> b s g r d, b t g d, b t g d", "s t d",
+       "0", "scale:f", 5},
+      {"gelu", "x:f", "y:f", "b s e.. -> b s e..", "", "", "", 12, -1, false, gelu_backward},
+      {"gelu_dgrad", "dy:f x:f", "dx:f", "b s e.., b s e.. -> b s e..", "", "0", "", 20, 0},
+      {"swiglu", "gate:f up:f", "y:f", "b s e.., b s e.. -> b s e..", "", "1", "", 8, -1, false, swiglu_backward},
+      {"swiglu_dgrad", "dy:f gate:f up:f", "dgate:f dup:f", "b s e.., b s e.., b s e.. -> b s e.., b s e..", "", "0",
+       "", 12},
+      {"dropout", "x:f sample:l pos:i step:l", "y:f", "b s e.., b, b s, -> b s e..", "e", "0", "p:f key:i", 12, 0, false,
+       dropout_backward},
+      {"cross_entropy", "logits:f targets:i", "loss:d count:l lse:f", "b s v, b s -> , , b s", "v", "", "", 6, -1,
+       false, cross_entropy_backward},
+      {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "", "", 6, 0},
+      {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
+      {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
+      {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
+      {"update", "grad:f param:f scale:d", "new:f", "e.., e.., -> e..", "", "", "", 12, 1},
+      {"all_reduce", "x:a", "y:0", "e.. -> e..", "", "", "", 0, 0},
+      {"reduce_scatter", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"all_gather", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"all_to_all", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"slice", "x:a", "y:0", "e.. -> e..", "", "", "dim:i start:i size:i", 0},
+  };
+}
+
+std::vector<OpDef> make_table() {
+  std::vector<OpDef> table = raw_table();
+  for (OpDef& def : table) {
+    const auto split = [&def](const char* words, std::vector<std::string>& names, std::string& types) {
+      std::stringstream stream(words);
+      std::string word;
+      while (stream >> word) {
+        const size_t colon = word.find(':');
+        names.push_back(word.substr(0, colon));
+        types += word[colon + 1];
+        if (word.ends_with('*')) def.variadic = true;
+      }
+    };
+    split(def.inputs, def.input_names, def.input_types);
+    split(def.outputs, def.output_names, def.output_types);
+  }
+  return table;
+}
+
+Dtype resolve(char type, Dtype real, Dtype first) {
+  switch (type) {
+    case 'd': return Dtype::f64;
+    case 'i': return Dtype::i32;
+    case 'l': return Dtype::i64;
+    case '0':
+    case 'a': return first;
+    default: return real;
+  }
+}
+
+Status check_attrs(const OpDef& def, const Attrs& attrs) {
+  std::stringstream words(def.attrs);
+  std::string word;
+  size_t known = 0;
+  while (words >> word) {
+    const std::string name = word.substr(0, word.find(':'));
+    if (!attrs.contains(name)) {
+      return Error{"G004", std::string(def.kind) + ": missing attribute '" + name + "'", "", "", TENON_E_RECIPE};
+    }
+    ++known;
+  }
+  if (known == attrs.size()) return {};
+  for (const auto& [name, value] : attrs) {
+    if ((" " + std::string(def.attrs)).find(" " + name + ":") == std::string::npos) {
+      return Error{"G004", std::string(def.kind) + ": unknown attribute '" + name + "'", "", "", TENON_E_RECIPE};
+    }
+  }
+  return {};
+}
+
+std::string describe_inputs(const Graph& graph, const Ids& in) {
+  std::string out;
+  for (ValueId id : in) out += (out.empty() ? "" : ", ") + text(graph, id);
+  return out;
+}
+
+Error bad_operands(const OpDef& def, const Graph& graph, const Ids& in, const std::string& why) {
+  return Error{"G002", std::string(def.kind) + "(" + describe_inputs(graph, in) + "): " + why, "",
+               std::string("it takes ") + def.inputs + " with shapes " + def.rule, TENON_E_RECIPE};
+}
+
+}  // namespace
+
+std::span<const OpDef> op_table() {
+  static const std::vector<OpDef> table = make_table();
+  return table;
+}
+
+const OpDef* find_op(std::string_view kind) {
+  for (const OpDef& def : op_table()) {
+    if (kind == def.kind) return &def;
+  }
+  return nullptr;
+}
+
+Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
+  std::string rule = def.rule;
+  if (def.variadic) {  // the first operand of the rule stands for all but the last input
+    const std::string first = rule.substr(0, rule.find(','));
+    for (size_t i = def.input_names.size(); i < input_ranks.size(); ++i) rule = first + ", " + rule;
+  }
+  return instantiate_rule(rule, def.whole, def.linear, input_ranks);
+}
+
+Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph, const Ids& in,
+                                              const Attrs& attrs) {
+  const bool right_count = def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
+  if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
+  TENON_CHECK(check_attrs(def, attrs));
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Value& value = graph.value(in[i]);
+    const size_t k = def.variadic ? i - std::min(i, in.size() - def.input_names.size()) : i;
+    if (value.dtype != resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) {
+      return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(value.dtype));
+    }
+    ranks.push_back(value.dims.size());
+  }
+  auto rule = rule_of(def, ranks);
+  if (!rule.ok()) return bad_operands(def, graph, in, "wrong number of dimensions");
+  std::vector<Dim> sizes(rule->factors.size(), Dim{"", -1});
+  for (size_t i = 0; i < in.size(); ++i) {
+    for (size_t d = 0; d < ranks[i]; ++d) {
+      const Dim& dim = graph.value(in[i]).dims[d];
+      Dim& known = sizes[rule->inputs[i][d]];
+      if (known.size < 0) known = dim;
+      if (known.size != dim.size) {
+        return bad_operands(def, graph, in, dim.name + " is " + std::to_string(known.size) + " and " +
+                                                std::to_string(dim.size));
+      }
+    }
+  }
+  std::vector<TensorType> out;
+  for (size_t k = 0; k < rule->outputs.size(); ++k) {
+    TensorType type{resolve(def.output_types[k], graph.real, graph.value(in[0]).dtype), {}};
+    for (int f : rule->outputs[k]) {
+      // Only embedding_wgrad has a factor that no input shows: the number of rows.
+      type.dims.push_back(sizes[f].size >= 0 ? sizes[f] : Dim{"vocab", attr_int(attrs, "rows")});
+    }
+    out.push_back(std::move(type));
+  }
+  return out;
+}
+
+double flops_of(const Graph& graph, const Op& op) {
+  std::vector<size_t> ranks;
+  for (ValueId id : op.in) ranks.push_back(graph.value(id).dims.size());
+  const auto rule = rule_of(*op.def, ranks);
+  if (!rule.ok() || collective_of(*op.def) != Collective::none) return 0;
+  std::vector<double> sizes(rule->factors.size(), 1);
+  for (size_t i = 0; i < op.in.size(); ++i) {
+    for (size_t d = 0; d < ranks[i]; ++d) {
+      sizes[rule->inputs[i][d]] = static_cast<double>(graph.value(op.in[i]).dims[d].size);
+    }
+  }
+  double points = op.def->flops;
+  for (double size : sizes) points *= size;
+  return points;
+}
+
+Collective collective_of(const OpDef& def) {
+  static constexpr std::array<std::pair<const char*, Collective>, 5> kKinds{{
+      {"all_reduce", Collective::all_reduce},
+      {"reduce_scatter", Collective::reduce_scatter},
+      {"all_gather", Collective::all_gather},
+      {"all_to_all", Collective::all_to_all},
+      {"slice", Collective::slice},
+  }};
+  for (const auto& [name, kind] : kKinds) {
+    if (std::string_view(def.kind) == name) return kind;
+  }
+  return Collective::none;
+}
+
+}  // namespace tenon

@@ -1,0 +1,23 @@
+// Placement propagation: from a graph without collectives to the same graph with every value placed
+// and a collective wherever the placement that an op makes differs from the one its reader needs.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace tenon {
+
+struct PlacedGraph {
+  Graph graph;
+  std::vector<ValueId> map;  // value of the source graph -> value of the placed graph
+};
+
+// Inputs and parameters have their pinned placement, or are replicated. `replicated`: values that must
+// be replicated in the end (their map entries are the resharded values).
+// Errors: P002 when a reshard cannot be expressed, P010 when a sharded dim does not divide.
+Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated);
+
+// Re-derives every placement of a placed graph from the rules, trusting nothing that propagate() wrote.
+// Error V001 names the op, the operand, the placement found and the one that the rule allows.
+Status check_types(const Graph& placed, const Mesh& mesh);
+
+}  // namespace tenon

@@ -1,0 +1,446 @@
+#include "graph/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <set>
+
+namespace tenon {
+namespace {
+
+Error wrong(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
+  return Error{"R003", cause, pointer, fix, TENON_E_RECIPE};
+}
+
+// Reads an object key by key; remembers the first mistake; finish() refuses what nobody asked for.
+class Fields {
+ public:
+  Fields(const Json& object, std::string pointer) : object_(object), pointer_(std::move(pointer)) {
+    if (!object.is_object()) fail(wrong(pointer_, "expected an object, got " + std::string(object.type_name())));
+  }
+
+  const Json* find(const char* key, bool required = true) {
+    seen_.insert(key);
+    if (!object_.is_object()) return nullptr;
+    const auto it = object_.find(key);
+    if (it != object_.end()) return &*it;
+    if (required) fail(wrong(pointer_, "missing key '" + std::string(key) + "'"));
+    return nullptr;
+  }
+  void text(const char* key, std::string& out) {
+    if (const Json* v = find(key)) {
+      if (!v->is_string()) return mismatch(key, "a string", *v);
+      out = v->get<std::string>();
+    }
+  }
+  void integer(const char* key, int64_t& out, int64_t min) {
+    if (const Json* v = find(key)) {
+      if (!v->is_number_integer()) return mismatch(key, "an integer", *v);
+      out = v->get<int64_t>();
+      if (out < min) fail(wrong(at(key), std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+    }
+  }
+  void number(const char* key, double& out, double min, bool required = true) {
+    if (const Json* v = find(key, required)) {
+      if (!v->is_number()) return mismatch(key, "a number", *v);
+      out = v->get<double>();
+      if (!(out >= min)) fail(wrong(at(key), std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+    }
+  }
+  const Json* array(const char* key, bool required = true) {
+    const Json* v = find(key, required);
+    if (v != nullptr && !v->is_array()) {
+      mismatch(key, "an array", *v);
+      return nullptr;
+    }
+    return v;
+  }
+  void check(Status status) {
+    if (!status.ok()) fail(std::move(status).error());
+  }
+  void fail(Error error) {
+    if (status_.ok()) status_ = std::move(error);
+  }
+  std::string at(const std::string& key) const { return pointer_ + "/" + key; }
+  Status finish() {
+    if (status_.ok() && object_.is_object()) {
+      for (const auto& [key, value] : object_.items()) {
+        if (!seen_.contains(key)) {
+          return Error{"R002", "unknown key '" + key + "'", at(key), known(), TENON_E_RECIPE};
+        }
+      }
+    }
+    return std::move(status_);
+  }
+
+ private:
+  void mismatch(const std::string& key, const std::string& expected, const Json& got) {
+    fail(wrong(at(key), key + ": expected " + expected + ", got " + got.dump().substr(0, 60)));
+  }
+  std::string known() const {
+    std::string out = "known keys:";
+    for (const std::string& key : seen_) out += " " + key;
+    return out;
+  }
+  const Json& object_;
+  std::string pointer_;
+  std::set<std::string> seen_;
+  Status status_;
+};
+
+Result<Init> read_init(const Json& json, const std::string& pointer) {
+  Fields fields(json, pointer);
+  std::string kind;
+  fields.text("kind", kind);
+  Init init;
+  if (kind == "normal") {
+    init.kind = Init::Kind::normal;
+    fields.number("std", init.scale, 0);
+  } else if (kind == "uniform") {
+    init.kind = Init::Kind::uniform;
+    fields.number("bound", init.scale, 0);
+  } else if (kind == "ones") {
+    init.kind = Init::Kind::ones;
+  } else if (kind != "zeros") {
+    fields.fail(wrong(pointer, "init kind '" + kind + "' is not known", "normal, uniform, zeros or ones"));
+  }
+  TENON_CHECK(fields.finish());
+  return init;
+}
+
+Result<Dims> read_dims(const Json& json, const std::string& pointer) {
+  Dims dims;
+  for (const Json& dim : json) {
+    const bool fits = dim.is_array() && dim.size() == 2 && dim[0].is_string() && dim[1].is_number_integer();
+    if (!fits || dim[1].get<int64_t>() < 1) {
+      return wrong(pointer, "dims are pairs [name, size >= 1], got " + dim.dump());
+    }
+    dims.push_back({dim[0].get<std::string>(), dim[1].get<int64_t>()});
+  }
+  return dims;
+}
+
+Result<std::vector<ParamSpec>> read_params(const Json* list, const std::string& pointer) {
+  std::vector<ParamSpec> out;
+  if (list == nullptr) return out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::string at = pointer + "/" + std::to_string(i);
+    Fields fields((*list)[i], at);
+    ParamSpec param;
+    fields.text("name", param.name);
+    if (const Json* dims = fields.array("dims")) {
+      TENON_TRY(param.dims, read_dims(*dims, at + "/dims"));
+    }
+    if (const Json* init = fields.find("init")) {
+      TENON_TRY(param.init, read_init(*init, at + "/init"));
+    }
+    TENON_CHECK(fields.finish());
+    out.push_back(std::move(param));
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> read_names(const Json* list, const std::string& pointer) {
+  std::vector<std::string> out;
+  if (list == nullptr) return out;
+  for (const Json& name : *list) {
+    if (!name.is_string()) return wrong(pointer, "expected names, got " + name.dump());
+    out.push_back(name.get<std::string>());
+  }
+  return out;
+}
+
+Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
+  Attrs attrs;
+  if (object == nullptr) return attrs;
+  for (const auto& [key, value] : object->items()) {
+    if (value.is_number_integer()) attrs[key] = value.get<int64_t>();
+    else if (value.is_number()) attrs[key] = value.get<double>();
+    else return wrong(pointer + "/" + key, "an attribute is a number, got " + value.dump());
+  }
+  return attrs;
+}
+
+Result<std::vector<OpSpec>> read_ops(const Json* list, const std::string& pointer, bool nested);
+
+Result<OpSpec> read_repeat(const Json& json, const std::string& pointer) {
+  Fields fields(json, pointer);
+  auto repeat = std::make_shared<RepeatSpec>();
+  fields.integer("repeat", repeat->count, 0);
+  std::string index;
+  fields.text("index", index);
+  if (index != "i") fields.fail(wrong(pointer + "/index", "the index is called 'i'"));
+  if (const Json* carry = fields.array("carry")) {
+    for (const Json& pair : *carry) {
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
+        return wrong(pointer + "/carry", "carry lists pairs [name on entry, name on exit], got " + pair.dump());
+      }
+      repeat->carry.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+    }
+  }
+  TENON_TRY(repeat->params, read_params(fields.array("params", false), pointer + "/params"));
+  TENON_TRY(repeat->ops, read_ops(fields.array("ops"), pointer + "/ops", true));
+  TENON_CHECK(fields.finish());
+  OpSpec out;
+  out.repeat = std::move(repeat);
+  out.pointer = pointer;
+  return out;
+}
+
+Result<std::vector<OpSpec>> read_ops(const Json* list, const std::string& pointer, bool nested) {
+  std::vector<OpSpec> out;
+  if (list == nullptr) return out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const Json& item = (*list)[i];
+    const std::string at = pointer + "/" + std::to_string(i);
+    if (item.is_object() && item.contains("repeat")) {
+      if (nested) return wrong(at, "a repeat inside a repeat is not supported", "unroll the inner one");
+      TENON_TRY(OpSpec repeat, read_repeat(item, at));
+      out.push_back(std::move(repeat));
+      continue;
+    }
+    Fields fields(item, at);
+    OpSpec op;
+    op.pointer = at;
+    fields.text("op", op.kind);
+    TENON_TRY(op.in, read_names(fields.array("in"), at + "/in"));
+    TENON_TRY(op.out, read_names(fields.array("out"), at + "/out"));
+    TENON_TRY(op.attrs, read_attrs(fields.find("attrs", false), at + "/attrs"));
+    TENON_CHECK(fields.finish());
+    out.push_back(std::move(op));
+  }
+  return out;
+}
+
+Result<ModelSpec> read_model(const Json& json) {
+  Fields fields(json, "/model");
+  ModelSpec model;
+  fields.text("name", model.name);
+  fields.text("logits", model.logits);
+  TENON_TRY(model.params, read_params(fields.array("params"), "/model/params"));
+  TENON_TRY(model.ops, read_ops(fields.array("ops"), "/model/ops", false));
+  TENON_CHECK(fields.finish());
+  return model;
+}
+
+void read_use(Fields& fields, const std::string& pointer, PluginUse& out) {
+  fields.text("plugin", out.id);
+  out.pointer = pointer + "/options";
+  if (const Json* options = fields.find("options", false)) {
+    if (!options->is_object()) fields.fail(wrong(out.pointer, "options are an object"));
+    else out.options = canonical(*options);
+  }
+}
+
+Result<PluginUse> read_plugin(const Json* json, const std::string& pointer) {
+  PluginUse out;
+  if (json == nullptr) return out;
+  Fields fields(*json, pointer);
+  read_use(fields, pointer, out);
+  TENON_CHECK(fields.finish());
+  return out;
+}
+
+Result<std::vector<PluginUse>> read_plugins(const Json* list, const std::string& pointer) {
+  std::vector<PluginUse> out;
+  if (list == nullptr) return out;
+  for (size_t i = 0; i < list->size(); ++i) {
+    TENON_TRY(PluginUse use, read_plugin(&(*list)[i], pointer + "/" + std::to_string(i)));
+    out.push_back(std::move(use));
+  }
+  return out;
+}
+
+Status read_optimizer(const Json& json, Recipe& recipe) {
+  Fields fields(json, "/optimizer");
+  read_use(fields, "/optimizer", recipe.optimizer);
+  fields.number("clip", recipe.clip, 0, false);
+  const Json* groups = fields.array("groups", false);
+  for (size_t i = 0; groups != nullptr && i < groups->size(); ++i) {
+    const std::string at = "/optimizer/groups/" + std::to_string(i);
+    Fields group((*groups)[i], at);
+    OptimizerGroup out;
+    TENON_TRY(out.match, read_names(group.array("match"), at + "/match"));
+    Json merged = Json::parse(recipe.optimizer.options);
+    if (const Json* options = group.find("options")) {
+      if (!options->is_object()) return wrong(at + "/options", "options are an object");
+      merged.update(*options);
+    }
+    out.options = canonical(merged);
+    out.pointer = at + "/options";
+    TENON_CHECK(group.finish());
+    recipe.groups.push_back(std::move(out));
+  }
+  return fields.finish();
+}
+
+Status read_lr(const Json& json, LearningRate& lr) {
+  Fields fields(json, "/lr");
+  std::string kind;
+  fields.text("kind", kind);
+  if (kind == "constant") {
+    fields.number("value", lr.peak, 0);
+    lr.floor = lr.peak;
+  } else if (kind == "cosine" || kind == "wsd") {
+    lr.kind = kind == "wsd" ? LearningRate::Kind::wsd : LearningRate::Kind::cosine;
+    fields.number("peak", lr.peak, 0);
+    fields.number("floor", lr.floor, 0);
+    fields.integer("steps", lr.steps, 1);
+    if (kind == "wsd") fields.integer("decay", lr.decay, 0);
+  } else {
+    fields.fail(wrong("/lr/kind", "learning rate '" + kind + "' is not known", "constant, cosine or wsd"));
+  }
+  fields.integer("warmup", lr.warmup, 0);
+  return fields.finish();
+}
+
+Result<Mesh> read_mesh(const Json* list) {
+  Mesh mesh;
+  if (list == nullptr) return mesh;
+  for (const Json& axis : *list) {
+    const bool fits = axis.is_array() && axis.size() == 2 && axis[0].is_string() && axis[1].is_number_integer();
+    if (!fits || axis[1].get<int64_t>() < 0) return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
+    if (mesh.find(axis[0].get<std::string>())) return wrong("/mesh", "axis '" + axis[0].get<std::string>() + "' stands twice");
+    mesh.axes.push_back({axis[0].get<std::string>(), axis[1].get<int64_t>()});
+  }
+  return mesh;
+}
+
+Status read_numerics(const Json& json, Recipe& recipe) {
+  Fields fields(json, "/numerics");
+  std::string mode;
+  fields.text("mode", mode);
+  fields.integer("shards", recipe.shards, 1);
+  if (mode != "fast" && mode != "exact") {
+    fields.fail(wrong("/numerics/mode", "mode '" + mode + "' is not known", "fast or exact"));
+  }
+  recipe.exact = mode == "exact";
+  if (recipe.exact && (recipe.shards & (recipe.shards - 1)) != 0) {
+    fields.fail(wrong("/numerics/shards", "shards = " + std::to_string(recipe.shards) + ": must be a power of two"));
+  }
+  return fields.finish();
+}
+
+Status read_rhythm(Fields& top, Recipe& recipe) {
+  if (const Json* eval = top.find("eval")) {
+    Fields fields(*eval, "/eval");
+    fields.integer("every", recipe.eval_every, 0);
+    fields.integer("batches", recipe.eval_batches, 0);
+    TENON_CHECK(fields.finish());
+  }
+  if (const Json* save = top.find("save")) {
+    Fields fields(*save, "/save");
+    fields.integer("every", recipe.save_every, 0);
+    fields.integer("keep", recipe.save_keep, 1);
+    TENON_CHECK(fields.finish());
+  }
+  if (const Json* log = top.find("log")) {
+    Fields fields(*log, "/log");
+    fields.integer("every", recipe.log_every, 1);
+    TENON_TRY(recipe.sinks, read_plugins(fields.array("sinks"), "/log/sinks"));
+    TENON_CHECK(fields.finish());
+  }
+  return {};
+}
+
+Status read_data(const Json& json, Recipe& recipe) {
+  Fields fields(json, "/data");
+  read_use(fields, "/data", recipe.data);
+  fields.number("valid", recipe.valid, 0, false);
+  if (recipe.valid >= 1) fields.fail(wrong("/data/valid", "valid is a share below 1"));
+  return fields.finish();
+}
+
+void read_numbers(Fields& fields, Recipe& recipe) {
+  int64_t version = 0, seed = 0;
+  fields.integer("tenon", version, 1);
+  fields.text("name", recipe.name);
+  fields.integer("seed", seed, 0);
+  recipe.seed = static_cast<uint64_t>(seed);
+  std::string precision = "f32";
+  fields.text("precision", precision);
+  fields.integer("steps", recipe.steps, 0);
+  fields.integer("batch", recipe.batch, 1);
+  fields.integer("microbatches", recipe.microbatches, 1);
+  fields.integer("context", recipe.context, 1);
+  if (precision != "f32" && precision != "f64") {
+    fields.fail(wrong("/precision", "precision '" + precision + "' is not supported", "f32 or f64"));
+  }
+  recipe.precision = precision == "f64" ? Dtype::f64 : Dtype::f32;
+  if (version > 1) {
+    fields.fail(wrong("/tenon", "format " + std::to_string(version) + " is newer than this tenon reads (1)"));
+  }
+}
+
+}  // namespace
+
+Result<Recipe> read_recipe(const Json& document) {
+  Fields fields(document, "");
+  Recipe recipe;
+  recipe.document = canonical(document);
+  read_numbers(fields, recipe);
+  if (const Json* v = fields.find("numerics")) fields.check(read_numerics(*v, recipe));
+  if (const Json* v = fields.find("model")) {
+    TENON_TRY(recipe.model, read_model(*v));
+  }
+  if (const Json* v = fields.find("data")) fields.check(read_data(*v, recipe));
+  if (const Json* v = fields.find("optimizer")) fields.check(read_optimizer(*v, recipe));
+  if (const Json* v = fields.find("lr")) fields.check(read_lr(*v, recipe.lr));
+  TENON_TRY(recipe.mesh, read_mesh(fields.array("mesh")));
+  TENON_TRY(recipe.strategies, read_plugins(fields.array("strategies"), "/strategies"));
+  TENON_TRY(recipe.kernels, read_plugin(fields.find("kernels"), "/kernels"));
+  TENON_TRY(recipe.comm, read_plugin(fields.find("comm"), "/comm"));
+  fields.check(read_rhythm(fields, recipe));
+  TENON_CHECK(fields.finish());
+  return recipe;
+}
+
+Result<Mesh> resolve_mesh(const Mesh& mesh, int64_t world) {
+  Mesh out = mesh;
+  int64_t known = 1;
+  Axis* open = nullptr;
+  for (Axis& axis : out.axes) {
+    if (axis.size != 0) known *= axis.size;
+    else if (open == nullptr) open = &axis;
+    else return Error{"P001", "mesh " + mesh.text() + ": only one axis may be 0", "/mesh", "", TENON_E_RECIPE};
+  }
+  if (open != nullptr && world % known == 0) open->size = world / known;
+  if (out.world() != world) {
+    return Error{"P001", "mesh " + mesh.text() + " does not multiply to the " + std::to_string(world) + " ranks started",
+                 "/mesh", "start " + std::to_string(std::max<int64_t>(known, 1)) + " ranks, or change the mesh",
+                 TENON_E_RECIPE};
+  }
+  return out;
+}
+
+bool matches_pattern(std::string_view pattern, std::string_view name) {
+  if (pattern.empty()) return name.empty();
+  if (pattern[0] == '*') {
+    for (size_t i = 0; i <= name.size(); ++i) {
+      if (matches_pattern(pattern.substr(1), name.substr(i))) return true;
+    }
+    return false;
+  }
+  return !name.empty() && pattern[0] == name[0] && matches_pattern(pattern.substr(1), name.substr(1));
+}
+
+double LearningRate::at(int64_t step) const {
+  if (step <= warmup && warmup > 0) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+  switch (kind) {
+    case Kind::constant: return peak;
+    case Kind::cosine: {
+      const double span = static_cast<double>(std::max<int64_t>(steps - warmup, 1));
+      const double t = std::min(1.0, static_cast<double>(step - warmup) / span);
+      return floor + 0.5 * (peak - floor) * (1.0 + std::cos(std::numbers::pi * t));
+    }
+    case Kind::wsd: {
+      if (step <= steps - decay || decay == 0) return peak;
+      const double t = std::min(1.0, static_cast<double>(step - (steps - decay)) / static_cast<double>(decay));
+      return peak + (floor - peak) * t;
+    }
+  }
+  return peak;
+}
+
+}  // namespace tenon
