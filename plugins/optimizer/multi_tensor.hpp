@@ -1,0 +1,103 @@
+// What element-wise CPU optimizers share: one pass over many tensors, cut into chunks for the host's threads,
+// and one loop compiled for several instruction sets. Compile with -ffp-contract=off: then every instruction
+// set, every cut and every vector remainder does the same IEEE operations, and an element's bits depend on
+// that element alone.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "tenon/optimizer.h"
+#include "tenon_sdk/plugin.hpp"
+
+namespace tenon::optimizer {
+
+// Elements that one part updates: large against the cost of handing out a part, small against a tensor.
+constexpr uint64_t kChunk = 1 << 15;
+
+enum class Isa { kBaseline, kAvx2, kAvx512 };
+
+inline bool supported(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512f") != 0;
+  if (isa == Isa::kAvx2) return __builtin_cpu_supports("avx2") != 0;
+#endif
+  return isa == Isa::kBaseline;
+}
+
+inline Isa best_isa() {
+  if (supported(Isa::kAvx512)) return Isa::kAvx512;
+  return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kBaseline;
+}
+
+template <class Rule>
+void run_baseline(const Rule& rule, uint64_t count) {
+  rule.apply(count);
+}
+
+#if defined(__x86_64__)
+template <class Rule>
+[[gnu::target("avx2")]] void run_avx2(const Rule& rule, uint64_t count) {
+  rule.apply(count);
+}
+
+template <class Rule>
+[[gnu::target("avx512f")]] void run_avx512(const Rule& rule, uint64_t count) {
+  rule.apply(count);
+}
+#endif
+
+// Runs rule.apply(count), which must be always_inline, compiled for an instruction set that is supported.
+template <class Rule>
+void run_on(Isa isa, const Rule& rule, uint64_t count) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return run_avx512(rule, count);
+  if (isa == Isa::kAvx2) return run_avx2(rule, count);
+#endif
+  run_baseline(rule, count);
+}
+
+// base to the power n >= 0 by squaring: unlike pow() the same bits on every machine.
+inline double power(double base, int64_t n) {
+  double result = 1.0;
+  for (; n > 0; n /= 2, base *= base) {
+    if (n % 2 == 1) result *= base;
+  }
+  return result;
+}
+
+// Refuses what the arithmetic cannot do, before anything has been touched.
+inline void check_step(const tenon_stream* stream, tenon_update* const* updates, uint32_t num_updates,
+                       const tenon_step_scalars& scalars) {
+  if (stream != nullptr && stream->device.device_type != kDLCPU) {
+    throw sdk::Failure(TENON_E_UNSUPPORTED, "updates on the CPU only, not on device type " +
+                                                std::to_string(static_cast<int>(stream->device.device_type)));
+  }
+  if (scalars.step < 1) {
+    throw sdk::Failure(TENON_E_ARGUMENT, "step = " + std::to_string(scalars.step) + ": steps count from 1");
+  }
+  for (uint32_t i = 0; i < num_updates; ++i) {
+    if (updates[i]->dtype == TENON_F32 || updates[i]->dtype == TENON_F64) continue;
+    throw sdk::Failure(TENON_E_UNSUPPORTED, "update " + std::to_string(i) + " has dtype " +
+                                                std::to_string(updates[i]->dtype) +
+                                                ": parameters must be f32 or f64");
+  }
+}
+
+// Calls body(update, first, count) for every chunk of every tensor, on the host's threads.
+template <class Body>
+void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, uint32_t num_updates,
+                    const Body& body) {
+  const auto num_chunks = [](const tenon_update& u) { return u.count / kChunk + (u.count % kChunk != 0); };
+  uint64_t parts = 0;
+  for (uint32_t i = 0; i < num_updates; ++i) parts += num_chunks(*updates[i]);
+  sdk::parallel_for(pool, static_cast<int64_t>(parts), [&](int64_t part) {
+    auto chunk = static_cast<uint64_t>(part);
+    uint32_t i = 0;
+    while (chunk >= num_chunks(*updates[i])) chunk -= num_chunks(*updates[i++]);
+    const uint64_t first = chunk * kChunk;
+    body(*updates[i], first, std::min(kChunk, updates[i]->count - first));
+  });
+}
+
+}  // namespace tenon::optimizer

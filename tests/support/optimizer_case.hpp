@@ -1,0 +1,110 @@
+// Drives a loaded optimizer plugin over tensors with made-up gradients, whole or cut into pieces.
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "plugin_host.hpp"
+#include "tenon/optimizer.h"
+
+namespace tenon::test {
+
+template <class T>
+constexpr uint32_t kDtype = sizeof(T) == 4 ? TENON_F32 : TENON_F64;
+
+// A parameter, its state, and one gradient for each step.
+template <class T>
+struct OptimizerCase {
+  OptimizerCase(size_t count, size_t num_slots, int num_steps, uint64_t seed = 1) : param(count) {
+    std::mt19937_64 engine(seed);
+    std::normal_distribution<double> normal;
+    for (T& p : param) p = static_cast<T>(normal(engine));
+    slots.assign(num_slots, std::vector<T>(count, T{0}));
+    grads.assign(num_steps, std::vector<T>(count));
+    for (std::vector<T>& grad : grads) {
+      for (T& g : grad) g = static_cast<T>(normal(engine));
+    }
+  }
+
+  bool same_bits(const OptimizerCase& other) const {
+    const auto equal = [](const std::vector<T>& a, const std::vector<T>& b) {
+      return a.size() == b.size() &&
+             (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+    };
+    bool same = equal(param, other.param) && slots.size() == other.slots.size();
+    for (size_t s = 0; same && s < slots.size(); ++s) same = equal(slots[s], other.slots[s]);
+    return same;
+  }
+
+  std::vector<T> param;
+  std::vector<std::vector<T>> slots;
+  std::vector<std::vector<T>> grads;
+};
+
+// One state of an optimizer, open until it is destroyed.
+class OptimizerRun {
+ public:
+  OptimizerRun(const LoadedPlugin& plugin, const OptionValues& options)
+      : table_(plugin.table<tenon_optimizer>(TENON_OPTIMIZER)) {
+    tenon_error error = empty_error();
+    if (table_.open(options.data(), options.size(), &state_, &error) != TENON_OK) {
+      throw std::runtime_error(error.message);
+    }
+  }
+  ~OptimizerRun() { table_.close(state_); }
+  OptimizerRun(const OptimizerRun&) = delete;
+  OptimizerRun& operator=(const OptimizerRun&) = delete;
+
+  tenon_optimizer_info info() const {
+    tenon_optimizer_info info{};
+    tenon_error error = empty_error();
+    if (table_.describe(state_, &info, &error) != TENON_OK) throw std::runtime_error(error.message);
+    return info;
+  }
+
+  // Step `step` (from 1) on the pieces of `c` between consecutive cuts (ascending, inside the tensor).
+  template <class T>
+  void step(OptimizerCase<T>& c, int64_t step, double lr, double grad_scale,
+            const std::vector<size_t>& cuts = {}) const {
+    std::vector<size_t> ends = cuts;
+    ends.push_back(c.param.size());
+    std::vector<tenon_update> updates;
+    std::vector<std::vector<void*>> slots(ends.size());
+    size_t begin = 0;
+    for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
+      for (std::vector<T>& slot : c.slots) slots[i].push_back(slot.data() + begin);
+      updates.push_back({sizeof(tenon_update), kDtype<T>, ends[i] - begin, 1, c.param.data() + begin,
+                         c.grads[step - 1].data() + begin, slots[i].data(), nullptr});
+    }
+    run(updates, {step, lr, grad_scale});
+  }
+
+  void run(std::vector<tenon_update>& updates, const tenon_step_scalars& scalars) const {
+    std::vector<tenon_update*> pointers;
+    for (tenon_update& update : updates) pointers.push_back(&update);
+    const tenon_stream stream = {{kDLCPU, 0}, nullptr};
+    tenon_error error = empty_error();
+    const tenon_code code = table_.step(state_, &stream, pointers.data(),
+                                        static_cast<uint32_t>(pointers.size()), &scalars, &error);
+    if (code != TENON_OK) throw std::runtime_error(error.message);
+  }
+
+ private:
+  const tenon_optimizer& table_;
+  tenon_optimizer_state* state_ = nullptr;
+};
+
+// The message of the std::runtime_error that body() throws, or "" if it throws none.
+template <class Body>
+std::string message_of(Body&& body) {
+  try {
+    body();
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace tenon::test
