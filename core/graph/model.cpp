@@ -1,7 +1,6 @@
 #include "graph/model.h"
 
-#include <algorithm>
-
+#include "base/hash.h"
 #include "graph/ops.h"
 
 namespace tenon {
@@ -15,8 +14,10 @@ std::string numbered(std::string name, int round) {
   return name;
 }
 
-// Dropout keys are spaced by this, so that each round of a repeat draws its own numbers.
-int64_t key_of(int64_t base, int round) { return base + std::max(round, 0); }
+// Each dropout op of each round draws numbers of its own.
+int64_t dropout_key(uint64_t seed, int64_t base, int round) {
+  return static_cast<int64_t>(key_from(seed, "dropout/" + std::to_string(base) + "/" + std::to_string(round)));
+}
 
 class ModelBuilder {
  public:
@@ -68,7 +69,7 @@ class ModelBuilder {
     }
     Attrs attrs = spec.attrs;
     if (spec.kind == "dropout") {
-      attrs["key"] = static_cast<int64_t>(recipe_.seed) + key_of(attr_int(attrs, "key"), round);
+      attrs["key"] = dropout_key(recipe_.seed, attr_int(attrs, "key"), round);
     }
     std::vector<std::string> names;
     for (const std::string& name : spec.out) {

@@ -1,0 +1,45 @@
+// The compiler: recipe and mesh in, verified step program out. Pure: the same on a laptop as on the
+// cluster.
+#pragma once
+
+#include "plan/emit.h"
+#include "plan/joint.h"
+#include "plan/kernel_desc.h"
+#include "plan/pass_host.h"
+#include "plan/program.h"
+#include "plan/verify.h"
+
+namespace tenon {
+
+struct KernelNeeds {
+  uint64_t workspace_bytes = 0;
+  uint64_t private_bytes = 0;
+  bool exact = false;
+};
+
+struct CompileOptions {
+  Mesh mesh;                                 // resolved
+  std::vector<PassUse> passes;
+  std::string optimizer;                     // plugin id
+  std::vector<std::vector<StateSlot>> slots; // 0: the common group; 1 + i: Recipe::groups[i]
+  bool tree_order = true;
+  // Asks the kernels plugin; called once per distinct kernel.
+  std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
+  uint64_t bucket_bytes = 4u << 20;
+};
+
+struct Compiled {
+  Program program;
+  VerifyReport report;
+};
+
+// Errors: R (model), P (plan), V (verification), A (a kernel that the plugin lacks).
+Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options);
+
+// Which optimizer group a parameter belongs to: 0, or 1 + the index of the first group that matches.
+int group_of(const Recipe& recipe, const std::string& param);
+
+// SHA-256 of the serialised program, in hex: what all ranks must agree on.
+std::string program_hash(const Program& program);
+
+}  // namespace tenon

@@ -1,0 +1,29 @@
+// The joint graph of a program: forward, backward and update of one microbatch, with every value placed.
+#pragma once
+
+#include <functional>
+
+#include "graph/autodiff.h"
+#include "graph/model.h"
+
+namespace tenon {
+
+enum class ProgramKind : uint8_t { train, eval, logits };
+const char* name_of(ProgramKind kind);
+
+// Lets strategies annotate the forward graph (phase A).
+using Annotate = std::function<Status(Graph&, const Mesh&)>;
+
+struct JointGraph {
+  Graph graph;  // placed
+  std::map<std::string, ValueId> inputs;
+  std::map<std::string, ValueId> outputs;   // "loss", "count", "norm", "scale"; "logits"
+  std::vector<LeafGrad> leaves;             // param, its gradient within a microbatch; completion order
+  std::vector<ValueId> params;              // in the recipe's order
+};
+
+// `batch`: samples of one microbatch over the whole mesh.
+Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKind kind, int64_t batch,
+                               const Annotate& annotate);
+
+}  // namespace tenon

@@ -1,0 +1,101 @@
+#include "plan/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon {
+namespace {
+
+// Per instruction on another lane: the first compute position that starts after it is complete.
+std::vector<uint32_t> completion(const Program& program, const Order& order) {
+  std::vector<uint32_t> done(program.instrs.size(), UINT32_MAX);
+  std::vector<std::vector<InstrId>> pending(program.lanes.size());
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const uint32_t lane = program.instrs[id].lane;
+    if (lane != 0) {
+      pending[lane].push_back(id);
+      continue;
+    }
+    for (uint32_t other = 1; other < pending.size(); ++other) {
+      const uint32_t known = order.known(id, other);
+      auto& queue = pending[other];
+      const auto split = std::find_if(queue.begin(), queue.end(), [&](InstrId p) { return order.position(p) > known; });
+      for (auto it = queue.begin(); it != split; ++it) done[*it] = order.position(id);
+      queue.erase(queue.begin(), split);
+    }
+  }
+  return done;
+}
+
+struct Placed {
+  uint64_t lo, hi;
+  Lifetime life;
+};
+
+uint64_t first_gap(const std::vector<Placed>& placed, const Lifetime& life, uint64_t bytes) {
+  uint64_t at = 0;
+  for (const Placed& other : placed) {  // sorted by lo
+    if (other.life.hi < life.lo || life.hi < other.life.lo) continue;
+    if (other.lo >= at + bytes) break;
+    at = std::max(at, other.hi);
+  }
+  return at;
+}
+
+}  // namespace
+
+std::vector<Lifetime> lifetimes(const Program& program) {
+  const Order order(program);
+  const std::vector<uint32_t> done = completion(program, order);
+  std::vector<Lifetime> out(program.buffers.size());
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    const uint32_t position = order.position(id);
+    const Lifetime use = instr.lane == 0 ? Lifetime{position, position} : Lifetime{order.known(id, 0) + 1, done[id] - 1};
+    const auto extend = [&out, &use](const Operand& operand) {
+      if (operand.buffer == kNone) return;
+      Lifetime& life = out[operand.buffer];
+      life.lo = std::min(life.lo, use.lo);
+      life.hi = std::max(life.hi, use.hi);
+    };
+    for (const Operand& operand : instr.in) extend(operand);
+    for (const Operand& operand : instr.out) extend(operand);
+    extend(instr.workspace);
+  }
+  for (const auto& [name, operand] : program.outputs) {  // read after the step
+    if (operand.buffer != kNone) out[operand.buffer].hi = UINT32_MAX;
+  }
+  return out;
+}
+
+void plan_memory(Program& program) {
+  program.space_bytes.fill(0);
+  const std::vector<Lifetime> life = lifetimes(program);
+  std::vector<BufferId> arena;
+  for (BufferId id = 0; id < program.buffers.size(); ++id) {
+    Buffer& buffer = program.buffers[id];
+    uint64_t& end = program.space_bytes[static_cast<size_t>(buffer.space)];
+    if (buffer.space != Space::arena) {
+      buffer.offset = end;
+      end += aligned(buffer.bytes);
+    } else if (life[id].lo <= life[id].hi) {
+      arena.push_back(id);
+    }
+  }
+  std::stable_sort(arena.begin(), arena.end(),
+                   [&](BufferId a, BufferId b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
+  std::vector<Placed> placed;
+  uint64_t& peak = program.space_bytes[static_cast<size_t>(Space::arena)];
+  for (BufferId id : arena) {
+    Buffer& buffer = program.buffers[id];
+    const uint64_t bytes = aligned(buffer.bytes);
+    buffer.offset = first_gap(placed, life[id], bytes);
+    const Placed entry{buffer.offset, buffer.offset + bytes, life[id]};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                   [](const Placed& a, const Placed& b) { return a.lo < b.lo; }),
+                  entry);
+    peak = std::max(peak, entry.hi);
+  }
+}
+
+}  // namespace tenon

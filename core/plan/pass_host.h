@@ -1,0 +1,19 @@
+// Runs a strategy's pass over the graph through the C tables of abi/tenon/draft/pass.h.
+#pragma once
+
+#include "graph/graph.h"
+#include "tenon/draft/pass.h"
+
+namespace tenon {
+
+struct PassUse {
+  std::string id;  // "parallel/data"
+  const tenon_pass* table = nullptr;
+  std::vector<tenon_option> options;  // borrowed
+};
+
+// Annotates the graph. Errors: P003 two passes disagree about a value (names both), P004 a strategy's
+// conflicts or needs, and what the pass itself says.
+Status run_passes(const std::vector<PassUse>& passes, uint32_t phase, Graph& graph, const Mesh& mesh);
+
+}  // namespace tenon

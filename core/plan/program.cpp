@@ -1,0 +1,127 @@
+#include "plan/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace tenon {
+
+const char* name_of(Space space) {
+  static constexpr std::array<const char*, kNumSpaces> kNames{"param", "state", "input", "arena"};
+  return kNames[static_cast<size_t>(space)];
+}
+
+int64_t Operand::elements() const {
+  int64_t n = 1;
+  for (int64_t dim : dims) n *= dim;
+  return n;
+}
+
+namespace {
+
+std::string shape(const Operand& operand) {
+  return fmt::format("{}[{}]", name_of(operand.dtype), fmt::join(operand.dims, " "));
+}
+
+std::string attrs_text(const Attrs& attrs) {
+  std::string out;
+  for (const auto& [key, value] : attrs) {
+    out += std::holds_alternative<int64_t>(value) ? fmt::format(" {}={}", key, std::get<int64_t>(value))
+                                                  : fmt::format(" {}={}", key, std::get<double>(value));
+  }
+  return out;
+}
+
+std::string names(const std::vector<Operand>& operands, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < operands.size() && i < most; ++i) out += (i > 0 ? ", " : "") + operands[i].name;
+  if (operands.size() > most) out += fmt::format(", ... ({} in all)", operands.size());
+  return out;
+}
+
+std::string line(const Program& program, InstrId id) {
+  const Instr& instr = program.instrs[id];
+  const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
+  std::string axes;
+  for (AxisId axis : instr.axes) axes += " over " + program.mesh.axes[axis].name;
+  std::string waits;
+  if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
+  return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane], name_of(instr.phase),
+                     instr.kind, names(instr.out, 3), instr.accumulate ? "+=" : "=", shape(first),
+                     names(instr.in, 4), axes, attrs_text(instr.attrs), waits);
+}
+
+}  // namespace
+
+std::string text(const Program& program, const PrintOptions& options) {
+  std::string out = fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {}\n", program.name, program.mesh.text(),
+                                program.microbatches, fmt::join(program.lanes, " "));
+  for (const TensorInfo& param : program.params) {
+    out += fmt::format("param {} {}{} {}\n", param.name, name_of(param.operand.dtype), text(param.dims),
+                       text(param.placement, param.dims, program.mesh));
+  }
+  int folded = 0;
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    if (options.fold && program.instrs[id].microbatch > 0) {
+      ++folded;
+      continue;
+    }
+    out += line(program, id);
+  }
+  if (folded > 0) {
+    out += fmt::format("({} instructions of microbatches 1 to {} not shown)\n", folded, program.microbatches - 1);
+  }
+  for (size_t i = 0; i < kNumSpaces; ++i) {
+    out += fmt::format("memory {:<6} {:>14} bytes\n", name_of(static_cast<Space>(i)), program.space_bytes[i]);
+  }
+  return out;
+}
+
+std::string serialize(const Program& program) {
+  std::string out = text(program, {.fold = false});
+  auto sink = std::back_inserter(out);
+  const auto place = [&](const Operand& operand) {
+    if (operand.buffer == kNone) return;
+    const Buffer& buffer = program.buffers[operand.buffer];
+    fmt::format_to(sink, " {}{}+{}", name_of(buffer.space), buffer.offset, operand.offset);
+  };
+  for (const Instr& instr : program.instrs) {
+    for (const Operand& operand : instr.in) place(operand);
+    for (const Operand& operand : instr.out) place(operand);
+    place(instr.workspace);
+    fmt::format_to(sink, " {} {} {}\n", instr.group, instr.inplace, instr.microbatch);
+  }
+  return out;
+}
+
+Order::Order(const Program& program)
+    : num_lanes_(static_cast<uint32_t>(program.lanes.size())),
+      lane_(program.instrs.size()),
+      position_(program.instrs.size()),
+      clock_(program.instrs.size() * program.lanes.size()) {
+  std::vector<InstrId> last(num_lanes_, kNone);
+  std::vector<uint32_t> count(num_lanes_);
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    lane_[id] = instr.lane;
+    position_[id] = ++count[instr.lane];
+    const auto learn = [&](InstrId from) {
+      for (uint32_t lane = 0; lane < num_lanes_; ++lane) {
+        uint32_t& mine = clock_[id * num_lanes_ + lane];
+        mine = std::max(mine, clock_[from * num_lanes_ + lane]);
+      }
+      uint32_t& mine = clock_[id * num_lanes_ + lane_[from]];
+      mine = std::max(mine, position_[from]);
+    };
+    if (last[instr.lane] != kNone) learn(last[instr.lane]);
+    for (InstrId wait : instr.waits) {
+      if (wait < id) learn(wait);
+    }
+    last[instr.lane] = id;
+  }
+}
+
+bool Order::before(InstrId a, InstrId b) const { return known(b, lane_[a]) >= position_[a]; }
+
+}  // namespace tenon
