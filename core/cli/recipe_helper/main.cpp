@@ -1,0 +1,130 @@
+// tenon-recipe <front end .so> <library folder> <recipe> [key=value ...]
+// Evaluates one recipe in a process of its own, within limits of processor time and memory, and writes the
+// front end's document (tenon/frontend.h) to standard output, and nothing else.
+// Exit: 0 a document was written (also one that says what is wrong with the recipe), 2 usage, 3 the front end
+// cannot be loaded, 4 the front end failed.
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "tenon/frontend.h"
+#include "tenon/plugin.h"
+
+namespace {
+
+constexpr rlim_t kProcessorSeconds = 2;
+constexpr rlim_t kAddressSpace = rlim_t{512} << 20;
+constexpr unsigned kWallSeconds = 60;  // should the parent not be there to end us
+
+bool limit(int resource, rlim_t soft, rlim_t hard) {
+  const struct rlimit value { soft, hard };
+  return setrlimit(static_cast<__rlimit_resource_t>(resource), &value) == 0;
+}
+
+bool set_limits() {
+  alarm(kWallSeconds);
+  bool done = limit(RLIMIT_CORE, 0, 0);
+  done = limit(RLIMIT_CPU, kProcessorSeconds, kProcessorSeconds + 1) && done;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
+  done = limit(RLIMIT_AS, kAddressSpace, kAddressSpace) && done;
+#endif
+  return done;
+}
+
+// The document's way out: the first standard output, while printing by anyone else goes to standard error.
+class Output {
+ public:
+  Output() : file_(dup(STDOUT_FILENO)) { dup2(STDERR_FILENO, STDOUT_FILENO); }
+  ~Output() { close(file_); }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  static void emit(void* self, const char* json, uint64_t size) {
+    static_cast<Output*>(self)->write_all(json, size);
+  }
+  bool written() const { return written_; }
+
+ private:
+  void write_all(const char* data, uint64_t size) {
+    while (size > 0) {
+      const ssize_t n = write(file_, data, size);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return;
+      data += n;
+      size -= static_cast<uint64_t>(n);
+    }
+    written_ = true;
+  }
+  int file_;
+  bool written_ = false;
+};
+
+const tenon_frontend* load(const char* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return nullptr;
+  }
+  const auto* plugin = static_cast<const tenon_plugin*>(dlsym(library, "tenon_plugin_v0"));
+  if (plugin == nullptr || !TENON_HAS(plugin, tenon_plugin, get_interface)) {
+    std::fprintf(stderr, "%s: not a plugin of this Tenon\n", path);
+    return nullptr;
+  }
+  if (plugin->abi_major != TENON_ABI_MAJOR || plugin->abi_minor_required != TENON_ABI_MINOR) {
+    std::fprintf(stderr, "%s: needs ABI %u.%u, this is %u.%u\n", path, plugin->abi_major,
+                 plugin->abi_minor_required, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+    return nullptr;
+  }
+  const auto* frontend = static_cast<const tenon_frontend*>(plugin->get_interface(TENON_FRONTEND));
+  if (frontend == nullptr || !TENON_HAS(frontend, tenon_frontend, evaluate)) {
+    std::fprintf(stderr, "%s: has no front end (%s)\n", path, TENON_FRONTEND);
+    return nullptr;
+  }
+  return frontend;
+}
+
+// Splits key=value in place, so that the strings of main() hold both parts.
+bool split(char* argument, tenon_override& out) {
+  char* equals = std::strchr(argument, '=');
+  if (equals == nullptr || equals == argument) {
+    std::fprintf(stderr, "'%s' is not key=value\n", argument);
+    return false;
+  }
+  *equals = '\0';
+  out = {argument, equals + 1};
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: tenon-recipe <front end .so> <library folder> <recipe> [key=value ...]\n");
+    return 2;
+  }
+  if (!set_limits()) {
+    std::fprintf(stderr, "cannot limit this process\n");
+    return 4;
+  }
+  std::vector<tenon_override> overrides(static_cast<size_t>(argc - 4));
+  for (int i = 4; i < argc; ++i) {
+    if (!split(argv[i], overrides[static_cast<size_t>(i - 4)])) return 2;
+  }
+  Output output;
+  const tenon_frontend* frontend = load(argv[1]);
+  if (frontend == nullptr) return 3;
+  const tenon_frontend_config config{sizeof(tenon_frontend_config), static_cast<uint32_t>(overrides.size()),
+                                     argv[3], argv[2], overrides.data()};
+  tenon_error error{};
+  error.struct_size = sizeof(error);
+  const tenon_code code = frontend->evaluate(&config, Output::emit, &output, &error);
+  if (code < 0) {
+    std::fprintf(stderr, "%s\n", error.message);
+    return 4;
+  }
+  return output.written() ? 0 : 4;
+}

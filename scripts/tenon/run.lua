@@ -1,0 +1,104 @@
+-- t.run { ... }: what a recipe returns. Fills the defaults and lays the parts out as the resolved recipe.
+local core = require "tenon.core"
+local s = require "tenon.schema"
+local data = require "tenon.data"
+local lr = require "tenon.lr"
+local mesh = require "tenon.mesh"
+local nn = require "tenon.nn"
+local optim = require "tenon.optim"
+local plugin = require "tenon.plugin"
+
+local Run = s.class("a run", "t.run")
+local every, positive = s.count(), s.count { min = 1 }
+
+-- A plain table with fields of its own.
+local function part(name, fields)
+  return {
+    name = "a table",
+    check = function(value)
+      if type(value) ~= "table" then return nil end
+      return s.record(name, value, fields)
+    end,
+  }
+end
+
+local numerics_part = part("numerics", {
+  mode = s.default(s.choice { "fast", "exact" }, "fast"), shards = s.default(positive, 8),
+})
+
+-- "fast", "exact" or { mode = "exact", shards = 8 }.
+local numerics = {
+  name = "\"fast\", \"exact\" or a table { mode, shards }",
+  check = function(value)
+    if value == "fast" or value == "exact" then return { mode = value, shards = 8 } end
+    if type(value) == "string" then return nil, "R005" end
+    return numerics_part.check(value)
+  end,
+}
+
+local fields = {
+  name = s.optional(s.string),
+  seed = s.default(s.count(), 1337),
+  steps = s.required(positive),
+  batch = s.required(positive),
+  microbatches = s.default(positive, 1),
+  context = s.optional(positive),
+  precision = s.default(s.choice { "f32", "f64" }, "f32"),
+  numerics = s.optional(numerics),
+  model = s.required(s.object(nn.Model)),
+  data = s.required(s.object(data.Data)),
+  optim = s.required(s.object(optim.Optimizer)),
+  mesh = s.optional(s.object(mesh.Mesh)),
+  strategies = s.optional(s.list(plugin.of("parallel"), "strategies")),
+  kernels = s.optional(plugin.of("kernels")),
+  comm = s.optional(plugin.of("comm")),
+  eval = s.optional(part("eval", { every = s.required(every), batches = s.default(positive, 8) })),
+  save = s.optional(part("save", { every = s.required(every), keep = s.default(positive, 2) })),
+  log = s.optional(part("log", {
+    every = s.default(every, 10), sinks = s.optional(s.list(plugin.of("sink"), "sinks")),
+  })),
+}
+
+local function use(id) return { plugin = id, options = core.object {} } end
+
+-- What holds where the recipe says nothing.
+local function fill(out)
+  out.name = out.name or core.stem()
+  out.numerics = out.numerics or { mode = "fast", shards = 8 }
+  out.mesh = out.mesh or { { "dp", 0 } }
+  out.strategies = out.strategies or { use "parallel/data" }
+  out.kernels = out.kernels or use "kernels/cpu"
+  out.comm = out.comm or use "comm/ucx"
+  out.eval = out.eval or { every = out.data.valid > 0 and out.steps or 0, batches = 8 }
+  out.save = out.save or { every = out.steps, keep = 2 }
+  out.log = out.log or { every = 10 }
+  out.log.sinks = out.log.sinks or { use "sink/jsonl" }
+end
+
+-- The number of tokens per sample: the recipe's, or as many as the model has positions for.
+local function check_context(out, given)
+  local limit = s.facts(out.model).context
+  out.context = out.context or limit
+  if not out.context then
+    s.fail("R004", "t.run needs 'context', a whole number >= 1", "the model works with any number of tokens", given)
+  end
+  if limit and out.context > limit then
+    s.fail("R005", string.format("'context' of t.run is %d, but the model has %d positions", out.context, limit), nil,
+      given, "context")
+  end
+end
+
+local function run(given)
+  local out = s.record("t.run", given, fields)
+  fill(out)
+  check_context(out, given)
+  out.tenon = 1
+  out.optimizer, out.optim = out.optim, nil
+  core.mark(out, "optimizer", core.place(given, "optim"))
+  local about = s.facts(out.optimizer)
+  out.lr = lr.over(about.lr, out.steps)
+  core.mark(out, "lr", about.lr_place)
+  return s.make(Run, out)
+end
+
+return { constructor = run, Run = Run }
