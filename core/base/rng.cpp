@@ -54,9 +54,8 @@ double natural_log(double x) {
     m *= 0.5;
     ++exponent;
   }
-  static constexpr std::array<double, 11> kAtanh = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,
-                                                    1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
-                                                    1.0 / 19, 1.0 / 21, 1.0 / 23};
+  static constexpr std::array<double, 10> kAtanh = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11,
+                                                    1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21};
   constexpr double kLn2High = 0x1.62e42feep-1;  // 32 bits: times any exponent it is exact
   constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
   const double s = (m - 1.0) / (m + 1.0);

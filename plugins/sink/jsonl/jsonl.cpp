@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -47,7 +46,7 @@ bool ends_inside_a_line(const std::string& path, int fd) {
   return last != '\n';
 }
 
-// JSON has no NaN and no infinity: null.
+// JSON has no NaN and no infinity: the library writes null.
 Line to_line(const tenon_record& record) {
   Line line = {{"event", record.event}, {"step", record.step}, {"attempt", record.attempt}};
   for (uint32_t i = 0; i < record.num_metrics; ++i) {
@@ -55,7 +54,7 @@ Line to_line(const tenon_record& record) {
     if (line.contains(metric.name)) {
       throw Failure(TENON_E_ARGUMENT, std::string("metric '") + metric.name + "' stands twice in one record");
     }
-    line[metric.name] = std::isfinite(metric.value) ? Line(metric.value) : Line(nullptr);
+    line[metric.name] = metric.value;
   }
   return line;
 }
