@@ -1,0 +1,196 @@
+// Refusals and faults: what each rank is told, and that nothing hangs.
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <thread>
+
+#include "scenarios.h"
+#include "values.h"
+
+namespace tenon::test {
+
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+// Runs body, which must fail with one of the codes and a message that holds every part.
+void expect_failure(const std::function<void()>& body, const std::vector<tenon_code>& codes,
+                    const std::vector<std::string>& parts) {
+  try {
+    body();
+  } catch (const CommError& e) {
+    const std::string message = e.what();
+    bool known = false;
+    for (const tenon_code code : codes) known = known || code == e.code();
+    if (!known) throw std::runtime_error("code " + std::to_string(e.code()) + " is not expected: " + message);
+    for (const std::string& part : parts) {
+      if (message.find(part) == std::string::npos) {
+        throw std::runtime_error("the message has no '" + part + "': " + message);
+      }
+    }
+    return;
+  }
+  throw std::runtime_error("it did not fail; expected a message with '" + (parts.empty() ? "" : parts[0]) +
+                           "'");
+}
+
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+void bad_operations_are_refused(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings());
+  const Group world(domain, all_ranks(c.world));
+  std::array<float, 16> a{}, b{};
+  const auto refused = [&](const OpSpec& spec, tenon_code code, const std::vector<std::string>& parts) {
+    expect_failure([&] { Plan plan(world, {spec}); }, {code}, parts);
+  };
+  refused({TENON_COMM_ALL_REDUCE, TENON_F32, nullptr, b.data(), 4}, TENON_E_ARGUMENT,
+          {"all_reduce sum f32[4]", "src is NULL"});
+  refused({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), nullptr, 4}, TENON_E_ARGUMENT, {"dst is NULL"});
+  refused({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), a.data() + 1, 4}, TENON_E_ARGUMENT, {"overlap"});
+  refused({TENON_COMM_PERMUTE, TENON_F32, a.data(), a.data(), 4}, TENON_E_ARGUMENT,
+          {"permute f32[4]", "overlap"});
+  refused({TENON_COMM_ALL_GATHER, TENON_F32, a.data(), b.data(), 4}, TENON_E_ARGUMENT,
+          {"all_gather", "counts is NULL"});
+  refused({TENON_COMM_BROADCAST, TENON_F32, a.data(), b.data(), 4, {}, c.world}, TENON_E_ARGUMENT,
+          {"member " + std::to_string(c.world) + " is not in a group of " + std::to_string(c.world)});
+  refused({TENON_COMM_SEND, TENON_F32, a.data(), nullptr, 4, {}, -1}, TENON_E_ARGUMENT, {"member -1"});
+  refused({TENON_COMM_ALL_REDUCE, TENON_BF16, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"sum bf16[4]"});
+  refused({TENON_COMM_ALL_REDUCE, TENON_U8, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"sum u8[4]"});
+  refused({TENON_COMM_ALL_REDUCE, 77, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"dtype 77"});
+  refused({77, TENON_F32, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"kind 77"});
+  const uint64_t huge = uint64_t{1} << 63;
+  refused({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), huge}, TENON_E_ARGUMENT,
+          {"more elements than"});
+
+  Plan never_started(world, {OpSpec{}});
+  expect_failure([&] { never_started.wait(); }, {TENON_E_STATE}, {"has not been started"});
+  expect_failure([&] { Group(domain, {c.world}); }, {TENON_E_ARGUMENT}, {"world of"});
+  expect_failure([&] { Group(domain, {c.rank, c.rank}); }, {TENON_E_ARGUMENT}, {"twice"});
+  if (c.world > 1) {
+    expect_failure([&] { Group(domain, {(c.rank + 1) % c.world}); }, {TENON_E_ARGUMENT}, {"not in"});
+    Plan barrier(world, {OpSpec{}});
+    if (c.rank == 0) {
+      barrier.start();
+      expect_failure([&] { barrier.start(); }, {TENON_E_STATE}, {"in flight"});
+    }
+    c.meet("second start tried");
+    if (c.rank != 0) barrier.start();
+    barrier.wait();
+    barrier.wait();  // done stays done
+  }
+  Plan(world, {OpSpec{}}).run();  // the domain is none the worse
+}
+
+// The last rank comes late: all others time out and name it, then it learns that they gave up.
+void a_missing_member_is_named_after_the_timeout(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings());
+  const Group world(domain, all_ranks(c.world));
+  const int late = c.world - 1;
+  std::array<double, 10> a{}, b{};
+  {
+    Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F64, a.data(), b.data(), a.size()}});
+    if (c.rank != late) {
+      plan.start();
+      expect_failure([&] { plan.wait(100 * kMs); }, {TENON_E_TIMEOUT},
+                     {"all_reduce sum f64[10]", "waited 0.1", rank_text(late)});
+      expect_failure([&] { plan.wait(); }, {TENON_E_TIMEOUT}, {rank_text(late)});
+      expect_failure([&] { plan.start(); }, {TENON_E_TIMEOUT}, {rank_text(late)});
+    }
+    c.meet("timed out");
+    if (c.rank == late) {
+      expect_failure(
+          [&] {
+            plan.start();
+            plan.wait(500 * kMs);
+          },
+          {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce"});
+    }
+    c.meet("late came");
+  }
+  c.meet("released");
+}
+
+void a_mismatch_names_both_sides(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings(5000 * kMs));
+  const Group world(domain, all_ranks(c.world));
+  const int odd = c.world - 1;
+  std::array<float, 64> a{}, b{};
+  const auto differs = [&](const OpSpec& most, const OpSpec& other, const std::vector<std::string>& parts) {
+    // A mismatch ends a group's order of operations, so each case has its own.
+    const Group group(domain, all_ranks(c.world));
+    Plan plan(group, {c.rank == odd ? other : most});
+    std::vector<std::string> all = parts;
+    // Every rank that is told of a mismatch is told of its own side and another's.
+    all.push_back(rank_text(odd) + " started");
+    expect_failure([&] { plan.run(); }, {TENON_E_ARGUMENT}, all);
+    c.meet("mismatch " + parts[0] + parts[1]);
+  };
+  differs({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 10},
+          {TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 12},
+          {"all_reduce sum f32[10]", "all_reduce sum f32[12]"});
+  differs({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 10},
+          {TENON_COMM_ALL_REDUCE, TENON_I32, a.data(), b.data(), 10}, {"sum f32[10]", "sum i32[10]"});
+  differs({TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 10, {}, 0, TENON_MAX},
+          {TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 10}, {"max f32[10]", "sum f32[10]"});
+  differs({TENON_COMM_BARRIER}, {TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), 10},
+          {"barrier", "all_reduce sum f32[10]"});
+  differs({TENON_COMM_BROADCAST, TENON_F32, a.data(), b.data(), 10, {}, 0},
+          {TENON_COMM_BROADCAST, TENON_F32, a.data(), b.data(), 10, {}, 1},
+          {"from member 0", "from member 1"});
+}
+
+void an_abort_ends_a_wait(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings(10'000 * kMs));
+  const Group world(domain, all_ranks(c.world));
+  std::vector<float> a(100'000), b(a.size());
+  const int absent = c.world - 1;
+  {
+    Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+    Plan later(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+    c.meet("before abort");
+    if (c.rank != absent) {
+      std::thread aborter([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        domain.abort();
+      });
+      plan.start();
+      try {
+        // Whoever aborts first, the others may see the broken peer before their own abort.
+        expect_failure([&] { plan.wait(); }, {TENON_E_ABORTED, TENON_E_PEER}, {"abort"});
+      } catch (...) {
+        aborter.join();
+        throw;
+      }
+      aborter.join();
+      expect_failure([&] { later.start(); }, {TENON_E_ABORTED}, {"abort"});
+      expect_failure([&] { plan.wait(); }, {TENON_E_ABORTED}, {"abort"});
+      expect_failure([&] { (void)plan.test(); }, {TENON_E_ABORTED}, {"abort"});
+    }
+    c.meet("aborted");
+  }
+  c.meet("released");
+}
+
+void a_rank_dies(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings(3000 * kMs));
+  const Group world(domain, all_ranks(c.world));
+  std::vector<float> a(300'000, 1.0f), b(a.size());
+  Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+  plan.run();
+  const int victim = c.world - 1;
+  if (c.rank == victim) _exit(0);
+  plan.start();
+  // Some learn of the death itself, some that a survivor could not go on; nobody hangs.
+  expect_failure([&] { plan.wait(); }, {TENON_E_PEER, TENON_E_TIMEOUT},
+                 {"all_reduce sum f32[300000]", rank_text(victim)});
+}
+
+}  // namespace tenon::test
