@@ -81,7 +81,7 @@ class Emitter {
       TENON_TRY(at_[id], allocate(id, Space::param));
       program_.params.push_back({value.name, at_[id], value.dims, value.placement, value.init});
     }
-    for (size_t i = 0; i < joint_.params.size() && i < optimizer_.group_of_param.size(); ++i) {
+    for (size_t i = 0; i < joint_.params.size() && !joint_.leaves.empty(); ++i) {  // only training has state
       const Value& value = graph_.value(joint_.params[i]);
       for (const StateSlot& slot : optimizer_.groups[optimizer_.group_of_param[i]]) {
         Operand operand = at_[joint_.params[i]];
@@ -96,6 +96,7 @@ class Emitter {
 
   Status place_inputs() {
     const std::string step_wide = "step";
+    program_.batch_axes = graph_.value(joint_.inputs.at("tokens")).placement.dims[0];
     for (int64_t mb = 0; mb < options_.microbatches; ++mb) {
       std::map<std::string, Operand> set;
       for (const auto& [name, id] : joint_.inputs) {

@@ -10,6 +10,7 @@ namespace tenon {
 struct StateSlot {
   std::string name;  // "exp_avg"
   Dtype dtype = Dtype::f32;
+  bool like_param = false;  // dtype follows the recipe's precision
 };
 
 // What the optimizer plugin declared, per group of parameters.

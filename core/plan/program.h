@@ -78,6 +78,7 @@ struct Program {
   std::vector<TensorInfo> params;
   std::vector<TensorInfo> states;
   std::vector<std::map<std::string, Operand>> inputs;  // per microbatch: "tokens", "targets", ...
+  std::vector<AxisId> batch_axes;                      // that shard the samples, major first
   std::map<std::string, Operand> outputs;              // "loss", "count", "norm", "scale", "logits"
   std::array<uint64_t, kNumSpaces> space_bytes{};
   uint64_t kernel_private_bytes = 0;  // what kernels declared to keep for themselves

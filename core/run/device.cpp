@@ -1,0 +1,89 @@
+#include "run/device.h"
+
+namespace tenon {
+
+Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, RankId id, const Mesh& mesh,
+                                                     const tenon_rendezvous* rendezvous, int64_t timeout_ns) {
+  std::unique_ptr<RankDevice> out(new RankDevice(plugins, id, mesh));
+  out->timeout_ns_ = timeout_ns;
+  const auto& kernels = plugins.kernels;
+  TENON_TRY(out->kernels_, open_handle<tenon_device>(kernels.id, kernels.table->close, [&](auto** o, auto* e) {
+              return kernels.table->open(0, kernels.options.data(), kernels.options.size(), o, e);
+            }));
+  TENON_CHECK(out->open_optimizers());
+  if (id.world == 1) return out;
+  const auto& comm = plugins.comm;
+  tenon_comm_config config{};
+  config.struct_size = sizeof config;
+  config.rank = static_cast<int32_t>(id.rank);
+  config.world = static_cast<int32_t>(id.world);
+  config.num_options = comm.options.size();
+  config.device = {static_cast<DLDeviceType>(kernels.table->device_type), 0};
+  config.timeout_ns = timeout_ns;
+  config.options = comm.options.data();
+  config.rendezvous = rendezvous;
+  TENON_TRY(out->domain_, open_handle<tenon_comm_domain>(comm.id, comm.table->domain_close, [&](auto** o, auto* e) {
+              return comm.table->domain_open(&config, o, e);
+            }));
+  return out;
+}
+
+Status RankDevice::open_optimizers() {
+  const OptimizerUse& use = plugins_.optimizer;
+  for (const OptionValues& options : use.groups) {
+    TENON_TRY(auto state, open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
+                return use.table->open(options.data(), options.size(), o, e);
+              }));
+    tenon_optimizer_info info{};
+    info.struct_size = sizeof info;
+    tenon_error error = empty_abi_error();
+    const tenon_code code = use.table->describe(state.get(), &info, &error);
+    if (code < 0) return from_abi(code, error, use.id);
+    slots_.emplace_back(info.slots, info.slots + info.num_slots);
+    optimizers_.push_back(std::move(state));
+  }
+  return {};
+}
+
+Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
+  bytes_ = bytes;
+  for (size_t i = 0; i < kNumSpaces; ++i) {
+    const uint64_t size = std::max<uint64_t>(bytes[i], kAlignment);
+    // Arena memory is what peers exchange; the other spaces are this rank's alone.
+    const bool reachable = domain_ != nullptr && static_cast<Space>(i) == Space::arena;
+    const auto& comm = plugins_.comm;
+    const auto& kernels = plugins_.kernels;
+    auto opened = reachable ? open_handle<void>(comm.id, [this](void* p) { plugins_.comm.table->free(domain_.get(), p); },
+                                                [&](void** o, auto* e) { return comm.table->alloc(domain_.get(), size, o, e); })
+                            : open_handle<void>(kernels.id, [this](void* p) { plugins_.kernels.table->free(kernels_.get(), p); },
+                                                [&](void** o, auto* e) { return kernels.table->alloc(kernels_.get(), size, o, e); });
+    if (!opened.ok()) return std::move(opened).error();
+    base_[i] = static_cast<char*>(opened->get());
+    memory_.push_back(std::move(opened).value());
+  }
+  return {};
+}
+
+char* RankDevice::address(const Program& program, const Operand& operand) const {
+  const Buffer& buffer = program.buffers[operand.buffer];
+  return base_[static_cast<size_t>(buffer.space)] + buffer.offset + operand.offset;
+}
+
+Result<tenon_comm_group*> RankDevice::group(const std::vector<AxisId>& axes) {
+  const auto it = groups_.find(axes);
+  if (it != groups_.end()) return it->second.get();
+  const std::vector<int32_t> members = mesh_.group(id_.rank, axes);
+  const auto& comm = plugins_.comm;
+  TENON_TRY(auto group, open_handle<tenon_comm_group>(comm.id, comm.table->group_close, [&](auto** o, auto* e) {
+              return comm.table->group_open(domain_.get(), members.data(), static_cast<uint32_t>(members.size()), o, e);
+            }));
+  tenon_comm_group* out = group.get();
+  groups_[axes] = std::move(group);
+  return out;
+}
+
+void RankDevice::abort() {
+  if (domain_ != nullptr) plugins_.comm.table->abort(domain_.get());
+}
+
+}  // namespace tenon

@@ -1,0 +1,63 @@
+// One rank's device: kernels, communication domain, optimizer states, and the memory that all programs of
+// the run share.
+#pragma once
+
+#include <array>
+#include <map>
+
+#include "plan/program.h"
+#include "run/handle.h"
+#include "run/plugin_set.h"
+
+namespace tenon {
+
+struct RankId {
+  int64_t rank = 0;
+  int64_t world = 1;
+};
+
+class RankDevice {
+ public:
+  // `rendezvous` may be NULL when world is 1; it is borrowed for the life of the device. Collective.
+  static Result<std::unique_ptr<RankDevice>> open(const PluginSet& plugins, RankId id, const Mesh& mesh,
+                                                  const tenon_rendezvous* rendezvous, int64_t timeout_ns);
+  // Allocates the spaces, each `bytes`; contents zero. Collective when world > 1.
+  Status allocate(const std::array<uint64_t, kNumSpaces>& bytes);
+
+  char* space(Space space) const { return base_[static_cast<size_t>(space)]; }
+  uint64_t bytes(Space space) const { return bytes_[static_cast<size_t>(space)]; }
+  // Address of an operand of `program`.
+  char* address(const Program& program, const Operand& operand) const;
+
+  const PluginSet& plugins() const { return plugins_; }
+  RankId id() const { return id_; }
+  const Mesh& mesh() const { return mesh_; }
+  tenon_device* kernels() const { return kernels_.get(); }
+  tenon_optimizer_state* optimizer(size_t group) const { return optimizers_[group].get(); }
+  const std::vector<std::vector<tenon_slot_decl>>& slots() const { return slots_; }
+  // The communication group of this rank over mesh axes; opened at first use. Collective.
+  Result<tenon_comm_group*> group(const std::vector<AxisId>& axes);
+  tenon_comm_domain* domain() const { return domain_.get(); }
+  int64_t timeout_ns() const { return timeout_ns_; }
+  // Ends every wait of this rank's communication. [thread-safe]
+  void abort();
+
+ private:
+  RankDevice(const PluginSet& plugins, RankId id, Mesh mesh) : plugins_(plugins), id_(id), mesh_(std::move(mesh)) {}
+  Status open_optimizers();
+
+  const PluginSet& plugins_;
+  RankId id_;
+  Mesh mesh_;
+  int64_t timeout_ns_ = -1;
+  Handle<tenon_device> kernels_;
+  std::vector<Handle<tenon_optimizer_state>> optimizers_;
+  std::vector<std::vector<tenon_slot_decl>> slots_;
+  Handle<tenon_comm_domain> domain_;  // NULL when world is 1
+  std::map<std::vector<AxisId>, Handle<tenon_comm_group>> groups_;
+  std::vector<Handle<void>> memory_;
+  std::array<char*, kNumSpaces> base_{};
+  std::array<uint64_t, kNumSpaces> bytes_{};
+};
+
+}  // namespace tenon

@@ -1,0 +1,24 @@
+// A plugin's object with its release function: closed exactly once, in the reverse order of opening.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+
+namespace tenon {
+
+template <class T>
+using Handle = std::unique_ptr<T, std::function<void(T*)>>;
+
+// Calls open(T** out, tenon_error*) and wraps what comes out.
+template <class T, class Open>
+Result<Handle<T>> open_handle(const std::string& who, std::function<void(T*)> close, Open&& open) {
+  T* out = nullptr;
+  tenon_error error = empty_abi_error();
+  const tenon_code code = open(&out, &error);
+  if (code < 0) return from_abi(code, error, who);
+  return Handle<T>(out, std::move(close));
+}
+
+}  // namespace tenon

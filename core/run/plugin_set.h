@@ -1,0 +1,41 @@
+// The plugins of a run as plain tables with their checked options: what core/host makes of a recipe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "graph/recipe.h"
+#include "tenon/comm.h"
+#include "tenon/data.h"
+#include "tenon/draft/pass.h"
+#include "tenon/kernels.h"
+#include "tenon/optimizer.h"
+#include "tenon/sink.h"
+
+namespace tenon {
+
+template <class Table>
+struct Plugged {
+  std::string id;
+  const Table* table = nullptr;
+  OptionValues options;
+};
+
+struct OptimizerUse {
+  std::string id;
+  const tenon_optimizer* table = nullptr;
+  std::vector<OptionValues> groups;  // 0: the common options; 1 + i: Recipe::groups[i]
+};
+
+// Shared by all virtual ranks of a process; read-only.
+struct PluginSet {
+  Plugged<tenon_kernels> kernels;
+  Plugged<tenon_comm> comm;
+  Plugged<tenon_data> data;
+  OptimizerUse optimizer;
+  std::vector<Plugged<tenon_pass>> passes;
+  std::vector<Plugged<tenon_sink>> sinks;
+};
+
+}  // namespace tenon

@@ -1,0 +1,101 @@
+#include "run/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/hash.h"
+#include "base/rng.h"
+
+namespace tenon {
+
+Result<Sampler> Sampler::create(int64_t num_samples, double valid, uint64_t seed) {
+  Sampler out;
+  out.num_samples_ = num_samples;
+  out.num_train_ = num_samples - static_cast<int64_t>(std::ceil(valid * static_cast<double>(num_samples)));
+  out.seed_ = seed;
+  if (out.num_train_ < 1) {
+    return Error{"D001", fmt::format("{} samples with a share of {} for validation leave none to train on", num_samples, valid),
+                 "/data", "use more text, a shorter context or a smaller share", TENON_E_RECIPE};
+  }
+  return out;
+}
+
+int64_t Sampler::train(int64_t position) const {
+  const int64_t epoch = position / num_train_;
+  const Permutation order(static_cast<uint64_t>(num_train_), key_from(seed_, "shuffle/" + std::to_string(epoch)));
+  return static_cast<int64_t>(order(static_cast<uint64_t>(position % num_train_)));
+}
+
+int64_t Sampler::valid(int64_t position) const { return num_train_ + position % std::max<int64_t>(num_valid(), 1); }
+
+Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, const std::string& root, int64_t context) {
+  std::unique_ptr<Feeder> out(new Feeder(plugin));
+  out->context_ = context;
+  tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(), root.c_str(), context};
+  TENON_TRY(out->dataset_, open_handle<tenon_dataset>(plugin.id, plugin.table->close, [&](auto** o, auto* e) {
+              return plugin.table->open(&config, o, e);
+            }));
+  out->info_.struct_size = sizeof(tenon_data_info);
+  tenon_error error = empty_abi_error();
+  const tenon_code code = plugin.table->describe(out->dataset_.get(), &out->info_, &error);
+  if (code < 0) return from_abi(code, error, plugin.id);
+  for (const char* needed : {"tokens", "targets"}) {
+    const auto* begin = out->info_.fields;
+    const auto* end = begin + out->info_.num_fields;
+    const bool fits = std::any_of(begin, end, [&](const tenon_field& f) {
+      return std::string_view(f.name) == needed && f.shape.dtype == TENON_I32 && f.shape.ndim == 1 && f.shape.dims[0] == context;
+    });
+    if (!fits) {
+      return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", plugin.id, needed, context), "/data", "", TENON_E_RECIPE};
+    }
+  }
+  return out;
+}
+
+int64_t Feeder::token_limit() const {
+  for (uint32_t f = 0; f < info_.num_fields; ++f) {
+    if (std::string_view(info_.fields[f].name) == "tokens") return info_.fields[f].limit;
+  }
+  return 0;
+}
+
+std::string Feeder::digest() const { return hex(info_.digest); }
+
+Status Feeder::fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs) {
+  std::vector<void*> outs;
+  std::vector<std::vector<char>> unused;  // fields that the model does not read
+  unused.reserve(info_.num_fields);
+  for (uint32_t f = 0; f < info_.num_fields; ++f) {
+    const tenon_field& field = info_.fields[f];
+    const auto it = inputs.find(field.name);
+    if (it != inputs.end()) {
+      outs.push_back(it->second);
+      continue;
+    }
+    int64_t bytes = size_of(static_cast<Dtype>(field.shape.dtype)) * static_cast<int64_t>(indices.size());
+    for (uint32_t d = 0; d < field.shape.ndim; ++d) bytes *= field.shape.dims[d];
+    outs.push_back(unused.emplace_back(static_cast<size_t>(bytes)).data());
+  }
+  tenon_error error = empty_abi_error();
+  const tenon_code code = plugin_.table->read(dataset_.get(), indices.data(), indices.size(), outs.data(), &error);
+  if (code < 0) return from_abi(code, error, plugin_.id);
+  auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
+  auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    samples[i] = indices[i];
+    for (int64_t s = 0; s < context_; ++s) *positions++ = static_cast<int32_t>(s);
+  }
+  return {};
+}
+
+BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch) {
+  const auto at = program.mesh.coordinate(rank);
+  int64_t index = 0;
+  for (AxisId axis : program.batch_axes) index = index * program.mesh.axes[axis].size + at[axis];
+  const int64_t count = program.inputs[0].at("tokens").dims[0];
+  return {(index * program.microbatches + microbatch) * count, count};
+}
+
+}  // namespace tenon

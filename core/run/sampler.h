@@ -1,0 +1,60 @@
+// Which sample stands where: shuffle, split and slicing over ranks, as pure functions of a position.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "plan/program.h"
+#include "run/handle.h"
+#include "run/plugin_set.h"
+
+namespace tenon {
+
+// Training samples are the first num_train of the data, each epoch in a new order; validation samples
+// are the tail, in their own order. A position counts samples since the start of training.
+class Sampler {
+ public:
+  // Error D001 when the split leaves too few samples.
+  static Result<Sampler> create(int64_t num_samples, double valid, uint64_t seed);
+  int64_t num_train() const { return num_train_; }
+  int64_t num_valid() const { return num_samples_ - num_train_; }
+  int64_t train(int64_t position) const;  // global sample index
+  int64_t valid(int64_t position) const;  // wraps around
+
+ private:
+  int64_t num_samples_ = 0, num_train_ = 0;
+  uint64_t seed_ = 0;
+};
+
+// One rank's view of the data: opens it, and fills the inputs of programs.
+class Feeder {
+ public:
+  // Errors: what the plugin says; D002 when its fields do not fit the model's inputs.
+  static Result<std::unique_ptr<Feeder>> open(const Plugged<tenon_data>& plugin, const std::string& root, int64_t context);
+
+  int64_t num_samples() const { return info_.num_samples; }
+  int64_t token_limit() const;
+  std::string digest() const;  // hex
+  const tenon_data& table() const { return *plugin_.table; }
+  tenon_dataset* dataset() const { return dataset_.get(); }
+
+  // Reads samples `indices` (those of one microbatch on this rank) into the inputs, which lie at
+  // `address(name)`; fills positions and sample numbers too. Error D003 for a token beyond the limit.
+  Status fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs);
+
+ private:
+  explicit Feeder(const Plugged<tenon_data>& plugin) : plugin_(plugin) {}
+  const Plugged<tenon_data>& plugin_;
+  Handle<tenon_dataset> dataset_;
+  tenon_data_info info_{};
+  int64_t context_ = 0;
+};
+
+// Positions within a batch of the samples of one microbatch on one rank: ranks, then microbatches,
+// are contiguous, so that exact mode's logical shards do not move when the number of ranks changes.
+struct BatchSlice {
+  int64_t first = 0, count = 0;
+};
+BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch);
+
+}  // namespace tenon

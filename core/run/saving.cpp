@@ -1,0 +1,144 @@
+// Session's checkpoints: which rank writes what, and what travels between ranks meanwhile.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "run/checkpoint/load.h"
+#include "run/checkpoint/save.h"
+#include "run/session.h"
+
+namespace tenon {
+namespace {
+
+checkpoint::Shape shape_of(const TensorInfo& tensor) {
+  checkpoint::Shape out;
+  for (const Dim& dim : tensor.dims) out.push_back(dim.size);
+  return out;
+}
+
+// The box of the tensor that a rank holds.
+checkpoint::Box box_of(const TensorInfo& tensor, const Mesh& mesh, int64_t rank) {
+  const auto at = mesh.coordinate(rank);
+  checkpoint::Box box;
+  for (size_t d = 0; d < tensor.dims.size(); ++d) {
+    int64_t index = 0;
+    for (AxisId axis : tensor.placement.dims[d]) index = index * mesh.axes[axis].size + at[axis];
+    box.push_back({index * tensor.operand.dims[d], tensor.operand.dims[d]});
+  }
+  return box;
+}
+
+// Of the ranks that hold the same box, one writes it: they take turns over the tensors.
+bool writes(const TensorInfo& tensor, size_t index, const Mesh& mesh, int64_t rank) {
+  const checkpoint::Box mine = box_of(tensor, mesh, rank);
+  std::vector<int64_t> holders;
+  for (int64_t other = 0; other < mesh.world(); ++other) {
+    if (box_of(tensor, mesh, other) == mine) holders.push_back(other);
+  }
+  return holders[index % holders.size()] == rank;
+}
+
+// The part of a recipe that a checkpoint fixes: the model and what decides which sample comes when.
+Json identity(const Recipe& recipe) {
+  const Json document = Json::parse(recipe.document);
+  Json out;
+  for (const char* key : {"seed", "precision", "batch", "context"}) out[key] = document.at(key);
+  return out;
+}
+
+}  // namespace
+
+std::string Session::meta() const {
+  Json meta;
+  meta["tenon"] = 1;
+  meta["recipe"] = Json::parse(recipe_.document);
+  meta["recipe_sha256"] = sha256_hex(recipe_.document);
+  meta["mesh"] = device_->mesh().text();
+  meta["attempt"] = attempt_;
+  meta["samples_seen"] = steps_done_ * recipe_.batch;
+  meta["data"] = {{"plugin", plugins_.data.id}, {"digest", feeder_->digest()}};
+  return canonical(meta);
+}
+
+Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory, const std::string& run_id) {
+  const auto rank = static_cast<int>(options_.id.rank), world = static_cast<int>(options_.id.world);
+  const checkpoint::SaveId id{run_id, steps_done_};
+  const std::string key = fmt::format("save/{}/", saves_++);
+  const auto exchange = [&](const std::string& name, const std::string& mine) -> Result<std::vector<std::string>> {
+    if (world == 1) return std::vector<std::string>{mine};
+    return run::all_gather_bytes(*options_.rendezvous, key + name, rank, world, mine, options_.timeout_ns);
+  };
+  std::string tmp;
+  Status begun;
+  if (rank == 0) {
+    auto made = checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, saves_));
+    if (made.ok()) tmp = *made;
+    else begun = std::move(made).error();
+  }
+  TENON_TRY(const auto names, exchange("begin", tmp));
+  TENON_CHECK(std::move(begun));
+  if (names[0].empty()) return Error{"C002", "rank 0 could not begin the checkpoint", directory, "", TENON_E_IO};
+  std::vector<checkpoint::TensorPart> parts;
+  size_t index = 0;
+  for (const auto* list : {&layout().params, &layout().states}) {
+    for (const TensorInfo& tensor : *list) {
+      if (!writes(tensor, index++, device_->mesh(), rank)) continue;
+      parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
+                       box_of(tensor, device_->mesh(), rank), std::nullopt, data(tensor), tensor.operand.bytes()});
+    }
+  }
+  auto report = checkpoint::write_shard(storage, names[0], id, static_cast<uint32_t>(rank), parts);
+  TENON_TRY(const auto reports, exchange("report", report.ok() ? *report : std::string()));
+  if (!report.ok()) return std::move(report).error();
+  std::string outcome;
+  Status committed;
+  if (rank == 0) {
+    checkpoint::CommitOptions options;
+    options.keep = static_cast<int>(recipe_.save_keep);
+    options.newer = checkpoint::NewerSteps::kRemove;
+    auto path = checkpoint::commit(storage, directory, names[0], id, reports, meta(), options);
+    if (path.ok()) outcome = *path;
+    else committed = std::move(path).error();
+  }
+  TENON_TRY(const auto outcomes, exchange("commit", outcome));
+  TENON_CHECK(std::move(committed));
+  if (outcomes[0].empty()) return Error{"C002", "rank 0 could not commit the checkpoint", directory, "", TENON_E_IO};
+  return outcomes[0];
+}
+
+Result<std::string> Session::resume(checkpoint::Storage& storage, const std::string& directory) {
+  TENON_TRY(const auto latest, checkpoint::find_latest(storage, directory, checkpoint::Depth::kStructure));
+  TENON_CHECK(agree("checkpoint", latest.directory));
+  TENON_TRY(const auto loaded, checkpoint::Checkpoint::open(storage, latest.directory));
+  TENON_TRY(const Json meta, parse_json(latest.meta, latest.directory));
+  std::vector<checkpoint::ExpectedTensor> expected;
+  for (const auto* list : {&layout().params, &layout().states}) {
+    for (const TensorInfo& tensor : *list) {
+      expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
+    }
+  }
+  if (train_) {
+    TENON_CHECK(checkpoint::match(loaded.manifest(), expected));
+    const Json before = meta.at("recipe"), now = identity(recipe_);
+    for (const auto& [key, value] : now.items()) {
+      if (before.at(key) == value) continue;
+      return Error{"C020", fmt::format("{}: checkpoint {}, recipe {}", key, before.at(key).dump(), value.dump()), latest.directory,
+                   "it decides which sample comes when and must not change; number of ranks and mesh may", TENON_E_CHECKPOINT};
+    }
+    if (meta.at("data").at("digest") != feeder_->digest()) {
+      return Error{"C021", "the data is not what the checkpoint was trained on", latest.directory, "restore the files", TENON_E_CHECKPOINT};
+    }
+  }
+  for (const auto* list : {&layout().params, &layout().states}) {
+    for (const TensorInfo& tensor : *list) {
+      const checkpoint::Box box = box_of(tensor, device_->mesh(), options_.id.rank);
+      TENON_CHECK(loaded.read(tensor.name, {box, {0, checkpoint::num_elements(box)}}, data(tensor), tensor.operand.bytes()));
+    }
+  }
+  steps_done_ = latest.id.step;
+  attempt_ = meta.at("attempt").get<int64_t>() + 1;
+  return latest.directory;
+}
+
+}  // namespace tenon

@@ -1,0 +1,127 @@
+// One rank's training run: programs, memory, data position, checkpoints. The loop around it belongs to
+// the caller (the command, or a program that embeds Tenon).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "plan/compile.h"
+#include "run/checkpoint/storage.h"
+#include "run/device.h"
+#include "run/executor.h"
+#include "run/rendezvous/rendezvous.h"
+#include "run/sampler.h"
+
+namespace tenon {
+
+struct SessionOptions {
+  RankId id;
+  run::Rendezvous* rendezvous = nullptr;  // may be NULL when world is 1; outlives the session
+  std::string root;                       // relative data paths start here
+  int threads = 1;                        // of this rank
+  int64_t timeout_ns = 120'000'000'000;   // for every wait on peers
+  bool training = true;                   // false: no train program (eval, sample)
+};
+
+struct StepResult {
+  int64_t step = 0;      // steps done
+  double loss = 0;       // nats per token, over the whole batch
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  int64_t tokens = 0;    // that counted in the loss
+  double seconds = 0;
+};
+
+struct EvalResult {
+  double loss = 0;
+  int64_t tokens = 0;
+};
+
+struct MemoryReport {
+  uint64_t params = 0, state = 0, inputs = 0, arena = 0;  // planned bytes
+  uint64_t kernels_private = 0;                           // declared by the kernels plugin
+  uint64_t total() const { return params + state + inputs + arena + kernels_private; }
+};
+
+// Everything that compile() needs from a recipe's plugins; pure, needs no device. Options are borrowed
+// from `plugins`.
+Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
+
+class Session {
+ public:
+  // Compiles, agrees on the program's hash with all ranks, allocates, prepares, initialises parameters.
+  // Collective. `recipe` and `plugins` are borrowed.
+  static Result<std::unique_ptr<Session>> open(const Recipe& recipe, const PluginSet& plugins, const SessionOptions& options);
+  ~Session();
+
+  // One optimizer step. Collective. Error N001 when the loss is not finite; the step then counts as not
+  // done and parameters may hold NaN: load a checkpoint.
+  Result<StepResult> step();
+  // Mean loss over eval.batches batches of the held-out tail. Collective.
+  Result<EvalResult> evaluate();
+  // True if any rank asked: a small sum over all ranks, so that all stop at the same step. Collective.
+  Result<bool> any(bool mine);
+
+  // Writes checkpoint step-<N> into `directory`. Collective. Returns its path.
+  Result<std::string> save(checkpoint::Storage& storage, const std::string& directory, const std::string& run_id);
+  // Loads the newest sound checkpoint of `directory`. Collective. Error C005 for another model.
+  Result<std::string> resume(checkpoint::Storage& storage, const std::string& directory);
+
+  // Logits of the last of `tokens` (at most `context`).
+  Result<std::vector<double>> logits(const std::vector<int32_t>& tokens);
+
+  int64_t steps_done() const { return steps_done_; }
+  int64_t attempt() const { return attempt_; }
+  const Recipe& recipe() const { return recipe_; }
+  const Program& train_program() const { return train_->program; }
+  const VerifyReport& report() const { return train_->report; }
+  MemoryReport memory() const;
+  Feeder& feeder() { return *feeder_; }
+  // A parameter's or state tensor's description; NULL when there is none of that name. Its bytes.
+  const TensorInfo* find(const std::string& name) const;
+  const std::vector<TensorInfo>& params() const { return layout().params; }
+  const std::vector<TensorInfo>& states() const { return layout().states; }
+  char* data(const TensorInfo& tensor) const;
+  // A parameter's gradient as the last step left it: summed over tokens and ranks, not scaled. Valid until
+  // the next call of step(), evaluate() or logits(). NULL for an unknown name.
+  const char* gradient(const std::string& param) const;
+  Executor* train_executor() { return train_executor_.get(); }
+  RankDevice& device() { return *device_; }
+  // Ends every wait of this rank. [thread-safe]
+  void abort();
+
+ private:
+  Session(const Recipe& recipe, const PluginSet& plugins, const SessionOptions& options)
+      : recipe_(recipe), plugins_(plugins), options_(options) {}
+  Status open_all();
+  Status compile_all(const Mesh& mesh);
+  Status agree(const std::string& what, const std::string& mine);
+  Status check_vocabulary();
+  Status prepare_control();
+  void initialise_params();
+  const Program& layout() const { return train_ ? train_->program : eval_->program; }
+  Status feed(const Program& program, const std::vector<int64_t>& batch);
+  double read(const Program& program, const std::string& output) const;
+  std::string meta() const;
+
+  const Recipe& recipe_;
+  const PluginSet& plugins_;
+  SessionOptions options_;
+  std::unique_ptr<run::RendezvousTable> table_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Feeder> feeder_;
+  std::optional<Sampler> sampler_;
+  std::optional<Compiled> train_, eval_, logits_;
+  std::unique_ptr<RankDevice> device_;
+  std::unique_ptr<Executor> train_executor_, eval_executor_, logits_executor_;
+  Handle<tenon_comm_plan> control_;
+  int64_t control_word_ = 0;
+  int64_t steps_done_ = 0;
+  int64_t attempt_ = 1;
+  int64_t saves_ = 0;
+};
+
+}  // namespace tenon
