@@ -22,40 +22,64 @@ struct Step {
 
 void drop(std::vector<AxisId>& axes, AxisId axis) { std::erase(axes, axis); }
 
-// The next collective on the way from `from` to `to`, or nothing when they are equal. Gathers come
-// first (innermost axis first), then reductions and moves, then slices (outermost axis first).
-std::optional<Step> next_step(const Placement& from, const Placement& to) {
-  for (size_t d = 0; d < from.dims.size(); ++d) {
-    for (size_t k = from.dims[d].size(); k-- > 0;) {
-      const AxisId axis = from.dims[d][k];
-      const bool in_place = k < to.dims[d].size() && to.dims[d][k] == axis;
-      if (in_place) continue;
-      Step step{"all_gather", axis, from};
-      drop(step.after.dims[d], axis);
-      const auto target = to.sharded_dim(axis);
-      if (target && *target != d && from.dims[d].size() == 1) {
-        step.kind = "all_to_all";
-        step.after.dims[*target].push_back(axis);
+// How many leading axes of a dim are already those of the target.
+size_t agreed(const std::vector<AxisId>& from, const std::vector<AxisId>& to) {
+  return static_cast<size_t>(std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first -
+                             from.begin());
+}
+
+// The dim of `to` on which `axis` comes next: appended there, it need not be moved again.
+std::optional<size_t> landing(const Placement& from, const Placement& to, AxisId axis) {
+  const auto d = to.sharded_dim(axis);
+  if (!d || agreed(from.dims[*d], to.dims[*d]) != from.dims[*d].size()) return std::nullopt;
+  if (to.dims[*d][from.dims[*d].size()] != axis) return std::nullopt;
+  return d;
+}
+
+Step move(const char* kind, AxisId axis, const Placement& from, std::optional<size_t> source,
+          std::optional<size_t> target) {
+  Step step{kind, axis, from};
+  step.after.remove_partial(axis);
+  if (source) drop(step.after.dims[*source], axis);
+  if (target) step.after.dims[*target].push_back(axis);
+  return step;
+}
+
+// A step that puts an axis where it stays.
+std::optional<Step> landing_step(const Placement& from, const Placement& to) {
+  for (const auto& dim : to.dims) {
+    for (AxisId axis : dim) {
+      const auto target = landing(from, to, axis);
+      if (target && !from.sharded_dim(axis) && !from.is_partial(axis)) {
+        return move("slice", axis, from, std::nullopt, target);
       }
-      return step;
     }
   }
   for (const Partial& partial : from.partials) {
-    if (to.is_partial(partial.axis)) continue;
-    Step step{"all_reduce", partial.axis, from};
-    step.after.remove_partial(partial.axis);
-    if (const auto target = to.sharded_dim(partial.axis)) {
-      step.kind = "reduce_scatter";
-      step.after.dims[*target].push_back(partial.axis);
-    }
-    return step;
+    const auto target = landing(from, to, partial.axis);
+    if (target) return move("reduce_scatter", partial.axis, from, std::nullopt, target);
   }
-  for (size_t d = 0; d < to.dims.size(); ++d) {
-    const size_t have = from.dims[d].size();
-    if (have >= to.dims[d].size()) continue;
-    Step step{"slice", to.dims[d][have], from};
-    step.after.dims[d].push_back(step.axis);
-    return step;
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
+    const AxisId axis = from.dims[d].back();
+    const auto target = landing(from, to, axis);
+    if (target && *target != d) return move("all_to_all", axis, from, d, target);
+  }
+  return std::nullopt;
+}
+
+// The next collective on the way from `from` to `to`, or nothing when they are equal. What makes the tensor
+// smaller comes first. Only the innermost axis of a dim can leave it: the blocks of an outer one are not
+// contiguous.
+std::optional<Step> next_step(const Placement& from, const Placement& to) {
+  if (auto step = landing_step(from, to)) return step;
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
+    return move("all_gather", from.dims[d].back(), from, d, std::nullopt);
+  }
+  for (const Partial& partial : from.partials) {
+    if (!to.is_partial(partial.axis))
+      return move("all_reduce", partial.axis, from, std::nullopt, std::nullopt);
   }
   return std::nullopt;
 }
@@ -184,26 +208,60 @@ Error type_error(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id,
 Status check_collective(const Graph& graph, const Mesh& mesh, const Op& op) {
   const Placement& from = graph.value(op.in[0]).placement;
   const Placement& to = graph.value(op.out[0]).placement;
-  const AxisId axis = op.axes.at(0);
+  if (op.axes.size() != 1 || op.axes[0] >= mesh.axes.size()) {
+    return Error{"V001",
+                 std::string(op.def->kind) + " runs over " + std::to_string(op.axes.size()) +
+                     " axes, allowed: one of the mesh",
+                 graph.value(op.out[0]).name, "", TENON_E_INTERNAL};
+  }
+  const AxisId axis = op.axes[0];
   Placement expected = from;
   const auto source = from.sharded_dim(axis), target = to.sharded_dim(axis);
+  const bool innermost = source && from.dims[*source].back() == axis;
   bool legal = false;
   switch (collective_of(*op.def)) {
     case Collective::all_reduce: legal = from.is_partial(axis) && !target; break;
     case Collective::reduce_scatter: legal = from.is_partial(axis) && target; break;
-    case Collective::all_gather: legal = source && !target && from.dims[*source].back() == axis; break;
-    case Collective::all_to_all: legal = source && target && *source != *target; break;
+    case Collective::all_gather: legal = source && !target && innermost; break;
+    case Collective::all_to_all: legal = source && target && *source != *target && innermost; break;
     case Collective::slice: legal = !source && !from.is_partial(axis) && target; break;
     case Collective::none: break;
   }
   expected.remove_partial(axis);
   if (source) drop(expected.dims[*source], axis);
   if (target) expected.dims[*target].push_back(axis);
-  if (!legal || !(expected == to)) return type_error(graph, mesh, op, op.out[0], text(expected, graph.value(op.out[0]).dims, mesh));
+  if (!legal) {
+    return type_error(graph, mesh, op, op.in[0],
+                      "what " + std::string(op.def->kind) + " over " + mesh.axes[axis].name +
+                          " can turn into " + text(to, graph.value(op.out[0]).dims, mesh));
+  }
+  if (!(expected == to))
+    return type_error(graph, mesh, op, op.out[0], text(expected, graph.value(op.out[0]).dims, mesh));
   return {};
 }
 
+// Each dim has its list of axes, every axis of the mesh occurs at most once, and what is sharded divides.
+Status check_placement(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id) {
+  const Value& value = graph.value(id);
+  std::vector<AxisId> axes;
+  for (const auto& dim : value.placement.dims) axes.insert(axes.end(), dim.begin(), dim.end());
+  for (const Partial& partial : value.placement.partials) axes.push_back(partial.axis);
+  std::sort(axes.begin(), axes.end());
+  const bool known = axes.empty() || axes.back() < mesh.axes.size();
+  const bool once = std::adjacent_find(axes.begin(), axes.end()) == axes.end();
+  if (value.placement.dims.size() == value.dims.size() && known && once &&
+      local_dims(value.dims, value.placement, mesh).ok()) {
+    return {};
+  }
+  return Error{"V001",
+               std::string(op.def->kind) + ": '" + value.name + "' has no placement on " + mesh.text() +
+                   " that fits " + text(value.dims),
+               value.name, "", TENON_E_INTERNAL};
+}
+
 Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
+  for (ValueId id : op.in) TENON_CHECK(check_placement(graph, mesh, op, id));
+  for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
   if (collective_of(*op.def) != Collective::none) return check_collective(graph, mesh, op);
   TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(graph, op.in)));
   std::vector<Placement> given;
