@@ -21,7 +21,9 @@ using Random = std::mt19937_64;
 inline double uniform(Random& random, double low = -1, double high = 1) {
   return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;
 }
-inline int64_t below(Random& random, int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); }
+inline int64_t below(Random& random, int64_t n) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+}
 
 // A dense row-major tensor of f64, f32, i64 or i32.
 class Tensor {
@@ -120,7 +122,8 @@ void for_each_in_box(const std::vector<int64_t>& outer, const std::vector<int64_
   }
 }
 
-inline Tensor take_box(const Tensor& outer, const std::vector<int64_t>& start, const std::vector<int64_t>& box) {
+inline Tensor take_box(const Tensor& outer, const std::vector<int64_t>& start,
+                       const std::vector<int64_t>& box) {
   Tensor out(outer.dtype(), box);
   for_each_in_box(outer.dims(), start, box, [&](int64_t from, int64_t to) { out.set(to, outer.get(from)); });
   return out;
@@ -243,8 +246,9 @@ inline Tensor assemble(const std::vector<Tensor>& locals, const Placement& place
 
 // What a collective over one axis makes of the ranks' tensors. The dims that it works along are read
 // from the placements; the order of parts is the order of coordinates on the axis.
-inline std::vector<Tensor> simulate(const std::string& kind, AxisId axis, const Placement& from, const Placement& to,
-                                    const Mesh& mesh, const std::vector<Tensor>& locals) {
+inline std::vector<Tensor> simulate(const std::string& kind, AxisId axis, const Placement& from,
+                                    const Placement& to, const Mesh& mesh,
+                                    const std::vector<Tensor>& locals) {
   std::vector<Tensor> out;
   const int64_t parts = mesh.axes[axis].size;
   for (int64_t rank = 0; rank < mesh.world(); ++rank) {
