@@ -300,7 +300,7 @@ std::string flaw(const tenon_option_decl* decl, std::set<std::string>& names) {
     return fmt::format("'{}' has default '{}', which is not {}", decl->name, decl->fallback,
                        kKindArticles[decl->kind]);
   }
-  const Status status = OptionReader({}, "", "").append(*decl, *value);
+  const Status status = OptionReader({}, "", "the plugin").append(*decl, *value);
   return status.ok()
              ? ""
              : fmt::format("'{}' has default '{}': {}", decl->name, decl->fallback, status.error().cause);

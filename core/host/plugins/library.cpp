@@ -1,0 +1,187 @@
+#include "host/plugins/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "host/plugins/process_state.h"
+
+namespace tenon {
+namespace {
+
+constexpr std::string_view kPrefix = "libtenon-", kSuffix = ".so";
+constexpr int kMajorsToLookFor = 9;
+
+std::string symbol_of(int major) { return fmt::format("tenon_plugin_v{}", major); }
+
+bool is_word(std::string_view text, bool dash) {
+  if (text.empty() || text.front() == '-') return false;
+  for (const char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    if (!letter && !(dash && c == '-')) return false;
+  }
+  return true;
+}
+
+Error version_error(std::string cause, const std::string& path) {
+  return Error{"A001", std::move(cause), path, "build the plugin with the headers of this tenon",
+               TENON_E_VERSION};
+}
+
+Error malformed(std::string cause, const std::string& path) {
+  return Error{"A005", std::move(cause), path, "", TENON_E_VERSION};
+}
+
+// What usually helps against what the system's loader says.
+std::string loader_hint(const std::string& text) {
+  const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
+  if (says("undefined symbol"))
+    return "link the plugin with all that it uses (tenon_add_plugin passes -z defs)";
+  if (says("invalid ELF header") || says("file too short") || says("wrong ELF class")) {
+    return "the file is not a shared library for this machine";
+  }
+  if (says("cannot open shared object file"))
+    return "install the library that is missing, or put it where ld.so looks";
+  return "";
+}
+
+Result<void*> open_file(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    const char* cause = errno == ENOENT ? "no such file" : std::strerror(errno);
+    return Error{"A002", cause, path, "", TENON_E_IO};
+  }
+  if (!S_ISREG(info.st_mode)) return Error{"A003", "not a regular file", path, "", TENON_E_IO};
+  const ProcessStateGuard guard;
+  // Not lazily: a missing symbol must be an error here rather than the end of the process later.
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (handle == nullptr) {
+    const char* const said = dlerror();
+    const std::string text = said == nullptr ? "dlopen failed" : said;
+    return Error{"A003", text, path, loader_hint(text), TENON_E_IO};
+  }
+  return handle;
+}
+
+// The object that an address lies in must be the very one that was opened: dlsym also searches what
+// that links to.
+bool lies_in(void* handle, const void* address) {
+  link_map* opened = nullptr;
+  link_map* owner = nullptr;
+  Dl_info info{};
+  return dlinfo(handle, RTLD_DI_LINKMAP, &opened) == 0 &&
+         dladdr1(address, &info, reinterpret_cast<void**>(&owner), RTLD_DL_LINKMAP) != 0 && opened == owner;
+}
+
+Error no_symbol(void* handle, const std::string& path) {
+  std::string found;
+  for (int major = 0; major <= kMajorsToLookFor; ++major) {
+    const std::string name = symbol_of(major);
+    const void* const symbol = dlsym(handle, name.c_str());
+    if (major != static_cast<int>(TENON_ABI_MAJOR) && symbol != nullptr && lies_in(handle, symbol)) {
+      found += (found.empty() ? "" : ", ") + name;
+    }
+  }
+  const std::string wanted = symbol_of(TENON_ABI_MAJOR);
+  if (found.empty()) {
+    return Error{"A004", fmt::format("no {}: not a plugin, or one of another major", wanted), path, "",
+                 TENON_E_VERSION};
+  }
+  return version_error(fmt::format("no {}, but {}: a plugin of another major (this tenon has ABI {}.{})",
+                                   wanted, found, TENON_ABI_MAJOR, TENON_ABI_MINOR),
+                       path);
+}
+
+Status check_version(const tenon_plugin& plugin, const std::string& path) {
+  const bool equal = plugin.abi_major == TENON_ABI_MAJOR && plugin.abi_minor_built == TENON_ABI_MINOR &&
+                     plugin.abi_minor_required == TENON_ABI_MINOR;
+  if (equal) return {};
+  const std::string built = fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor_built);
+  const std::string needs = fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor_required);
+  return version_error(
+      fmt::format("the plugin needs ABI {} (built with {}), this tenon has {}.{}; while the major "
+                  "is 0 they must be equal",
+                  needs, built, TENON_ABI_MAJOR, TENON_ABI_MINOR),
+      path);
+}
+
+// The first mandatory field that is NULL, or NULL.
+const char* missing_field(const tenon_plugin& plugin) {
+  if (plugin.id == nullptr) return "id";
+  if (plugin.version == nullptr) return "version";
+  if (plugin.doc == nullptr) return "doc";
+  if (plugin.options == nullptr && plugin.num_options > 0) return "options";
+  if (plugin.init == nullptr) return "init";
+  if (plugin.deinit == nullptr) return "deinit";
+  if (plugin.get_interface == nullptr) return "get_interface";
+  return nullptr;
+}
+
+}  // namespace
+
+// Function-local, so that it exists before the first use from any constructor.
+std::mutex& loading_lock() {
+  static std::mutex lock;
+  return lock;
+}
+
+bool is_plugin_id(std::string_view text) {
+  const size_t slash = text.find('/');
+  return slash != std::string_view::npos && is_word(text.substr(0, slash), false) &&
+         is_word(text.substr(slash + 1), true);
+}
+
+std::string library_name(const std::string& id) {
+  std::string name = id;
+  name[name.find('/')] = '-';
+  return std::string(kPrefix) + name + std::string(kSuffix);
+}
+
+std::string id_of_library(const std::string& file_name) {
+  const std::string_view view = file_name;
+  if (!view.starts_with(kPrefix) || !view.ends_with(kSuffix)) return "";
+  if (view.size() <= kPrefix.size() + kSuffix.size()) return "";
+  std::string id(view.substr(kPrefix.size(), view.size() - kPrefix.size() - kSuffix.size()));
+  const size_t dash = id.find('-');
+  if (dash == std::string::npos) return "";
+  id[dash] = '/';
+  return is_plugin_id(id) ? id : "";
+}
+
+OptionDecls declared_options(const tenon_plugin& plugin) { return {plugin.options, plugin.num_options}; }
+
+Status check_plugin(const tenon_plugin& plugin, const std::string& path, const std::string& id) {
+  if (!TENON_HAS(&plugin, tenon_plugin, abi_minor_required)) {
+    return malformed(fmt::format("struct_size {} leaves no room for a version", plugin.struct_size), path);
+  }
+  TENON_CHECK(check_version(plugin, path));
+  if (plugin.struct_size < sizeof(tenon_plugin)) {
+    return malformed(fmt::format("struct_size of tenon_plugin is {}, less than {}", plugin.struct_size,
+                                 sizeof(tenon_plugin)),
+                     path);
+  }
+  if (const char* const field = missing_field(plugin)) {
+    return malformed(fmt::format("slot '{}' of tenon_plugin is NULL", field), path);
+  }
+  if (!id.empty() && id != plugin.id) {
+    return malformed(fmt::format("the file holds plugin '{}', not '{}'", plugin.id, id), path);
+  }
+  if (!is_plugin_id(plugin.id)) return malformed(fmt::format("'{}' is not a plugin id", plugin.id), path);
+  return check_declarations(declared_options(plugin), path);
+}
+
+Result<const tenon_plugin*> open_library(const std::string& path, const std::string& id) {
+  TENON_TRY(void* const handle, open_file(path));
+  const void* const symbol = dlsym(handle, symbol_of(TENON_ABI_MAJOR).c_str());
+  if (symbol == nullptr || !lies_in(handle, symbol)) return no_symbol(handle, path);
+  const auto* const plugin = static_cast<const tenon_plugin*>(symbol);
+  TENON_CHECK(check_plugin(*plugin, path, id));
+  return plugin;
+}
+
+}  // namespace tenon
