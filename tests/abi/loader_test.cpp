@@ -212,7 +212,7 @@ TEST(Loader, init_that_fails_says_why) {
 TEST(Loader, undefined_symbol_is_an_error_while_loading_and_not_the_end_later) {
   const Error error = flaw_of("undefined");
   EXPECT_EQ(error.code, "A003");
-  EXPECT_TRUE(has(error.cause, "undefined symbol: function_that_is_nowhere")) << error.cause;
+  EXPECT_TRUE(has(error.cause, "undefined symbol: tenon_function_that_is_nowhere")) << error.cause;
   EXPECT_TRUE(has(error.fix, "link the plugin with all that it uses")) << error.fix;
 }
 
