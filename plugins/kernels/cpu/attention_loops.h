@@ -1,0 +1,247 @@
+// Attention in blocks of kBlock queries and keys, forward and backward, with a running softmax.
+// Blocks in which no query sees a key are skipped, judged by positions.
+#pragma once
+
+#include "gemm_loops.h"
+#include "loops.h"
+#include "simd_math.h"
+
+namespace tenon::kernels::cpu::TENON_ISA {
+namespace {
+
+template <class T>
+struct Attention {
+  using V = Vec<T>;
+  using G = Gemm<T>;
+  static constexpr T kMinus = static_cast<T>(-__builtin_inf());
+
+  // Hands out pieces of the scratch, each aligned to 64 bytes.
+  struct Scratch {
+    T* at;
+    T* take(int64_t elements) {
+      T* piece = at;
+      at += round_up(elements, kMaxLanes);
+      return piece;
+    }
+  };
+
+  struct Range {
+    int32_t low, high;
+  };
+  static Range range(const int32_t* pos, int64_t n) {
+    Range r{pos[0], pos[0]};
+    for (int64_t i = 1; i < n; ++i) {
+      r.low = pos[i] < r.low ? pos[i] : r.low;
+      r.high = pos[i] > r.high ? pos[i] : r.high;
+    }
+    return r;
+  }
+  static int64_t part(int64_t total, int64_t begin) {
+    return total - begin < kBlock ? total - begin : kBlock;
+  }
+
+  // Keys or values transposed, one [width][kBlock] panel per block, zero-padded.
+  static void transpose(const T* x, int64_t stride, int64_t tokens, int64_t width, T* to) {
+    for (int64_t j = 0; j < tokens; j += kBlock) {
+      G::pack(x + j * stride, stride, 1, to + j * width, part(tokens, j), kBlock, kBlock, width);
+    }
+  }
+
+  // Rows [n][ld], times factor, zero-padded to ld.
+  static void rows(const T* x, int64_t stride, int64_t n, int64_t width, T factor, T* to, int64_t ld) {
+    for (int64_t i = 0; i < n; ++i, x += stride, to += ld) {
+      map<T>(
+          width, to, [factor](V a) { return a * factor; }, x);
+      for (int64_t d = width; d < ld; ++d) to[d] = 0;
+    }
+  }
+
+  // Scores that must not count become -inf.
+  static void mask(T* score, const int32_t* qpos, int64_t queries, const int32_t* kpos, int64_t keys) {
+    for (int64_t i = 0; i < queries; ++i, score += kBlock) {
+      for (int64_t j = 0; j < keys; ++j) score[j] = kpos[j] <= qpos[i] ? score[j] : kMinus;
+      for (int64_t j = keys; j < kBlock; ++j) score[j] = kMinus;
+    }
+  }
+
+  static TENON_INLINE T row_max(const T* x) {
+    V top = load(x);
+    for (int64_t j = kLanes<T>; j < kBlock; j += kLanes<T>) {
+      const V a = load(x + j);
+      top = a > top ? a : top;
+    }
+    return max_lanes<T>(top);
+  }
+
+  // One block of keys joins the running softmax: score becomes exp(score - max), out is rescaled.
+  static void softmax_step(T* score, int64_t queries, T* max, T* sum, T* out, int64_t ld) {
+    for (int64_t i = 0; i < queries; ++i, score += kBlock, out += ld) {
+      const T block_max = row_max(score);
+      const T top = block_max > max[i] ? block_max : max[i];
+      const T base = top == kMinus ? T{0} : top;  // nothing seen yet: keep exp(-inf - base) a number
+      const T shrink = exp<T>(splat(max[i] - base))[0];
+      V total{};
+      for (int64_t j = 0; j < kBlock; j += kLanes<T>) {
+        const V p = exp<T>(load(score + j) - base);
+        store<T>(score + j, p);
+        total += p;
+      }
+      sum[i] = sum[i] * shrink + sum_lanes<T>(total);
+      max[i] = top;
+      if (shrink != T{1})
+        map<T>(
+            ld, out, [shrink](V a) { return a * shrink; }, out);
+    }
+  }
+
+  // A block of queries against all keys.
+  struct Forward {
+    const AttentionArgs<T>& a;
+    int64_t ld;        // padded width
+    T *keys, *values;  // transposed panels; padded rows
+    T *query, *score, *out, *max, *sum;
+
+    explicit Forward(const AttentionArgs<T>& args) : a(args), ld(round_up(args.width, kMaxLanes)) {
+      Scratch scratch{a.scratch};
+      const int64_t padded = round_up(a.keys, kBlock);
+      keys = scratch.take(padded * a.width);
+      values = scratch.take(a.keys * ld);
+      query = scratch.take(kBlock * ld);
+      score = scratch.take(kBlock * kBlock);
+      out = scratch.take(kBlock * ld);
+      max = scratch.take(kBlock);
+      sum = scratch.take(kBlock);
+      transpose(a.k, a.k_stride, a.keys, a.width, keys);
+      rows(a.v, a.k_stride, a.keys, a.width, T{1}, values, ld);
+    }
+
+    void block(int64_t begin) {
+      const int64_t n = part(a.queries, begin);
+      const Range seen = range(a.qpos + begin, n);
+      rows(a.q + begin * a.q_stride, a.q_stride, n, a.width, a.scale, query, ld);
+      for (int64_t i = 0; i < n * ld; ++i) out[i] = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        max[i] = kMinus;
+        sum[i] = 0;
+      }
+      for (int64_t j = 0; j < a.keys; j += kBlock) {
+        const int64_t m = part(a.keys, j);
+        const Range there = range(a.kpos + j, m);
+        if (there.low > seen.high) continue;
+        G::template block<Order::row_major>(
+            n, kBlock, {a.width, query, ld, keys + j * a.width, kBlock, score, kBlock, false});
+        if (m < kBlock || there.high > seen.low) mask(score, a.qpos + begin, n, a.kpos + j, m);
+        softmax_step(score, n, max, sum, out, ld);
+        G::template block<Order::row_major>(n, ld, {m, score, kBlock, values + j * ld, ld, out, ld, true});
+      }
+      finish(begin, n);
+    }
+
+    void finish(int64_t begin, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const T inverse = sum[i] == 0 ? T{0} : T{1} / sum[i];
+        map<T>(
+            a.width, a.o + (begin + i) * a.q_stride, [inverse](V x) { return x * inverse; }, out + i * ld);
+        a.lse[begin + i] =
+            sum[i] == 0 ? kMinus : static_cast<T>(max[i] + __builtin_log(static_cast<double>(sum[i])));
+      }
+    }
+  };
+
+  static void forward(const AttentionArgs<T>& args) {
+    Forward pass(args);
+    for (int64_t begin = 0; begin < args.queries; begin += kBlock) pass.block(begin);
+  }
+
+  // All query heads of one group, so that dk and dv are summed in a fixed order.
+  struct Backward {
+    const AttentionArgs<T>& a;
+    int64_t ld;
+    T *keys_t, *values_t, *keys, *dk, *dv;  // all keys
+    T *query, *dout, *p, *ds, *dq, *delta;  // one block of queries
+
+    explicit Backward(const AttentionArgs<T>& args) : a(args), ld(round_up(args.width, kMaxLanes)) {
+      Scratch scratch{a.scratch};
+      const int64_t padded = round_up(a.keys, kBlock);
+      keys_t = scratch.take(padded * a.width);
+      values_t = scratch.take(padded * a.width);
+      keys = scratch.take(a.keys * ld);
+      dk = scratch.take(a.keys * ld);
+      dv = scratch.take(a.keys * ld);
+      query = scratch.take(kBlock * ld);
+      dout = scratch.take(kBlock * ld);
+      p = scratch.take(kBlock * kBlock);
+      ds = scratch.take(kBlock * kBlock);
+      dq = scratch.take(kBlock * ld);
+      delta = scratch.take(kBlock);
+      transpose(a.k, a.k_stride, a.keys, a.width, keys_t);
+      transpose(a.v, a.k_stride, a.keys, a.width, values_t);
+      rows(a.k, a.k_stride, a.keys, a.width, T{1}, keys, ld);
+      for (int64_t i = 0; i < a.keys * ld; ++i) dk[i] = dv[i] = 0;
+    }
+
+    void block(int64_t rep, int64_t begin) {
+      const int64_t n = part(a.queries, begin), at = rep * a.width + begin * a.q_stride;
+      const Range seen = range(a.qpos + begin, n);
+      const T* lse = a.lse + rep * a.queries + begin;
+      rows(a.q + at, a.q_stride, n, a.width, a.scale, query, ld);
+      rows(a.dout + at, a.q_stride, n, a.width, T{1}, dout, ld);
+      for (int64_t i = 0; i < n; ++i) {
+        delta[i] = reduce<T>(
+            a.width, [](V x, V y) { return x * y; }, dout + i * ld, a.o + at + i * a.q_stride);
+      }
+      for (int64_t i = 0; i < n * ld; ++i) dq[i] = 0;
+      for (int64_t j = 0; j < a.keys; j += kBlock) {
+        const int64_t m = part(a.keys, j);
+        const Range there = range(a.kpos + j, m);
+        if (there.low > seen.high) continue;
+        G::template block<Order::row_major>(
+            n, kBlock, {a.width, query, ld, keys_t + j * a.width, kBlock, p, kBlock, false});
+        if (m < kBlock || there.high > seen.low) mask(p, a.qpos + begin, n, a.kpos + j, m);
+        G::template block<Order::row_major>(
+            n, kBlock, {a.width, dout, ld, values_t + j * a.width, kBlock, ds, kBlock, false});
+        probabilities(n, lse);
+        G::template block<Order::panel>(m, ld, {n, p, kBlock, dout, ld, dv + j * ld, ld, true});
+        G::template block<Order::panel>(m, ld, {n, ds, kBlock, query, ld, dk + j * ld, ld, true});
+        G::template block<Order::row_major>(n, ld, {m, ds, kBlock, keys + j * ld, ld, dq, ld, true});
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        const T scale = a.scale;
+        map<T>(
+            a.width, a.dq + at + i * a.q_stride, [scale](V x) { return x * scale; }, dq + i * ld);
+      }
+    }
+
+    // p = exp(score - lse), ds = p * (dp - delta). A query that sees nothing has lse = -inf, p = 0.
+    void probabilities(int64_t n, const T* lse) {
+      for (int64_t i = 0; i < n; ++i) {
+        const T base = lse[i] == kMinus ? T{0} : lse[i], shift = delta[i];
+        T *p_row = p + i * kBlock, *ds_row = ds + i * kBlock;
+        map<T>(
+            kBlock, p_row, [base](V s) { return exp<T>(s - base); }, p_row);
+        map<T>(
+            kBlock, ds_row, [shift](V x, V y) { return x * (y - shift); }, p_row, ds_row);
+      }
+    }
+
+    void finish() {
+      for (int64_t j = 0; j < a.keys; ++j) {
+        map<T>(
+            a.width, a.dk + j * a.k_stride, [](V x) { return x; }, dk + j * ld);
+        map<T>(
+            a.width, a.dv + j * a.k_stride, [](V x) { return x; }, dv + j * ld);
+      }
+    }
+  };
+
+  static void backward(const AttentionArgs<T>& args) {
+    Backward pass(args);
+    for (int64_t rep = 0; rep < args.reps; ++rep) {
+      for (int64_t begin = 0; begin < args.queries; begin += kBlock) pass.block(rep, begin);
+    }
+    pass.finish();
+  }
+};
+
+}  // namespace
+}  // namespace tenon::kernels::cpu::TENON_ISA

@@ -1,0 +1,90 @@
+// gelu, swiglu, their gradients, add, and dropout.
+#include <cmath>
+#include <type_traits>
+
+#include "op.h"
+
+namespace tenon::kernels::cpu {
+namespace {
+
+int64_t elements(const Call& call) { return call.problem.inputs()[0].elements(); }
+
+template <class T>
+void gelu(const Call& call) {
+  call.elements(elements(call), [&](int64_t i, int64_t n) {
+    call.loops<T>().gelu(call.in<T>(0) + i, call.out<T>(0) + i, n);
+  });
+}
+
+template <class T>
+void gelu_dgrad(const Call& call) {
+  call.elements(elements(call), [&](int64_t i, int64_t n) {
+    call.loops<T>().gelu_dgrad(call.in<T>(0) + i, call.in<T>(1) + i, call.out<T>(0) + i, n);
+  });
+}
+
+template <class T>
+void swiglu(const Call& call) {
+  call.elements(elements(call), [&](int64_t i, int64_t n) {
+    call.loops<T>().swiglu(call.in<T>(0) + i, call.in<T>(1) + i, call.out<T>(0) + i, n);
+  });
+}
+
+template <class T>
+void swiglu_dgrad(const Call& call) {
+  call.elements(elements(call), [&](int64_t i, int64_t n) {
+    call.loops<T>().swiglu_dgrad(call.in<T>(0) + i, call.in<T>(1) + i, call.in<T>(2) + i, call.out<T>(0) + i,
+                                 call.out<T>(1) + i, n);
+  });
+}
+
+template <class T>
+void add(const Call& call) {
+  call.elements(elements(call), [&](int64_t i, int64_t n) {
+    const T *x = call.in<T>(0) + i, *y = call.in<T>(1) + i;
+    T* z = call.out<T>(0) + i;
+    if constexpr (std::is_floating_point_v<T>) {
+      call.loops<T>().add(x, y, z, n);
+    } else {  // wraps around
+      using U = std::make_unsigned_t<T>;
+      for (int64_t j = 0; j < n; ++j) z[j] = static_cast<T>(static_cast<U>(x[j]) + static_cast<U>(y[j]));
+    }
+  });
+}
+
+// docs/reference/ops.md, "Dropout's random numbers".
+template <class T>
+void dropout(const Call& call) {
+  const int64_t batch = call.size("b"), length = call.size("s"), width = call.size("e..");
+  const auto *sample = call.in<int64_t>(1), *step = call.in<int64_t>(3);
+  const auto* pos = call.in<int32_t>(2);
+  const double p = call.problem.number("p");
+  const auto key = static_cast<uint64_t>(call.problem.integer("key"));
+  // u = word * 2^-32 >= p exactly where word >= ceil(p * 2^32).
+  const auto threshold = static_cast<uint64_t>(std::ceil(p * 0x1p32));
+  call.rows(batch * length, width, [&](int64_t row, int64_t n) {
+    for (int64_t t = row; t < row + n; ++t) {
+      const auto id = static_cast<uint64_t>(sample[t / length]);
+      const uint64_t last = static_cast<uint64_t>(*step) + ((id >> 32 & 0xffff) << 16);
+      const uint32_t counter[3] = {static_cast<uint32_t>(pos[t]), static_cast<uint32_t>(id),
+                                   static_cast<uint32_t>(last)};
+      call.loops<T>().dropout(call.in<T>(0) + t * width, call.out<T>(0) + t * width, width, counter, key,
+                              threshold, static_cast<T>(1 / (1 - p)));
+    }
+  });
+}
+
+constexpr Entry kOps[] = {
+    {"gelu", gelu<float>, gelu<double>},
+    {"gelu_dgrad", gelu_dgrad<float>, gelu_dgrad<double>},
+    {"swiglu", swiglu<float>, swiglu<double>},
+    {"swiglu_dgrad", swiglu_dgrad<float>, swiglu_dgrad<double>},
+    {"add", add<float>, add<double>, add<int64_t>, add<int32_t>},
+    {"dropout", dropout<float>, dropout<double>},
+};
+
+}  // namespace
+
+std::span<const Entry> elementwise_ops() { return kOps; }
+
+}  // namespace tenon::kernels::cpu

@@ -1,0 +1,40 @@
+// Makes the table of one instruction set; included by isa_*.cpp only.
+#pragma once
+
+#include "attention_loops.h"
+#include "gemm_loops.h"
+#include "loops.h"
+#include "row_loops.h"
+
+namespace tenon::kernels::cpu::TENON_ISA {
+namespace {
+
+template <class T>
+constexpr Loops<T> make_loops() {
+  using R = Rows<T>;
+  return {.layernorm = R::layernorm,
+          .layernorm_dgrad = R::layernorm_dgrad,
+          .layernorm_wgrad = R::layernorm_wgrad,
+          .rmsnorm = R::rmsnorm,
+          .rmsnorm_dgrad = R::rmsnorm_dgrad,
+          .rmsnorm_wgrad = R::rmsnorm_wgrad,
+          .bias_add = R::bias_add,
+          .sum_rows = R::sum_rows,
+          .combine = R::combine,
+          .gelu = R::gelu,
+          .gelu_dgrad = R::gelu_dgrad,
+          .swiglu = R::swiglu,
+          .swiglu_dgrad = R::swiglu_dgrad,
+          .add = R::add,
+          .sqnorm = R::sqnorm,
+          .rope = R::rope,
+          .dropout = R::dropout,
+          .logsumexp = R::logsumexp,
+          .softmax = R::softmax,
+          .attention = Attention<T>::forward,
+          .attention_dgrad = Attention<T>::backward,
+          .gemm = Gemm<T>::gemm};
+}
+
+}  // namespace
+}  // namespace tenon::kernels::cpu::TENON_ISA

@@ -1,0 +1,109 @@
+// The inner loops of every op, once per instruction set. A table is chosen when a device is opened.
+// Every function works on one part of the data on the calling thread, and its bits depend on values and
+// sizes alone: never on addresses. T is float or double.
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::kernels::cpu {
+
+// Queries, keys and blocks of attention. One (batch, group, query head) for the forward pass, one
+// (batch, group) for the backward pass.
+template <class T>
+struct AttentionArgs {
+  int64_t queries, keys, reps, width;
+  int64_t q_stride, k_stride;  // elements between two tokens
+  T scale;
+  const int32_t *qpos, *kpos;  // [queries], [keys]
+  const T *q, *k, *v;          // at the first token of this head; query heads of a group are `width` apart
+  T *o, *lse;                  // forward: written; backward: read. lse of query heads is `queries` apart
+  const T* dout;               // backward only, as the rest
+  T *dq, *dk, *dv;
+  T* scratch;  // attention_scratch() or attention_dgrad_scratch() elements, aligned to 64 bytes
+};
+
+constexpr int64_t kBlock = 64;     // queries and keys of one block of attention
+constexpr int64_t kMaxRows = 8;    // most rows of a micro-kernel
+constexpr int64_t kMaxLanes = 16;  // most elements of a vector
+constexpr int64_t kDepth = 256;    // sums of a matrix product are cut here in cache, in order
+
+inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Scratch in elements, enough for every instruction set, so that plans do not depend on the machine.
+int64_t attention_scratch(int64_t keys, int64_t width);
+int64_t attention_dgrad_scratch(int64_t keys, int64_t width);
+int64_t gemm_scratch(int64_t m, int64_t n);
+
+// C[m,n] (ldc) = A B, or += where add. Element (i, p) of A lies at a[i * a_row + p * a_col], likewise B.
+template <class T>
+struct GemmArgs {
+  int64_t m, n, k;
+  const T* a;
+  int64_t a_row, a_col;
+  const T* b;
+  int64_t b_row, b_col;
+  T* c;
+  int64_t ldc;
+  bool add;
+  T* scratch;  // gemm_scratch(m, n) elements, aligned to 64 bytes
+};
+
+// Rows are `width` elements apart. y may be x where the op can run in place.
+template <class T>
+struct Loops {
+  void (*layernorm)(const T* x, const T* w, const T* b, T* y, T* mean, T* rstd, int64_t rows, int64_t width,
+                    double eps);
+  void (*layernorm_dgrad)(const T* dy, const T* x, const T* w, const T* mean, const T* rstd, T* dx,
+                          int64_t rows, int64_t width);
+  // dw and db [width] are overwritten with the sum over these rows.
+  void (*layernorm_wgrad)(const T* dy, const T* x, const T* mean, const T* rstd, T* dw, T* db, int64_t rows,
+                          int64_t width);
+  void (*rmsnorm)(const T* x, const T* w, T* y, T* rstd, int64_t rows, int64_t width, double eps);
+  void (*rmsnorm_dgrad)(const T* dy, const T* x, const T* w, const T* rstd, T* dx, int64_t rows,
+                        int64_t width);
+  void (*rmsnorm_wgrad)(const T* dy, const T* x, const T* rstd, T* dw, int64_t rows, int64_t width);
+  void (*bias_add)(const T* x, const T* bias, T* y, int64_t rows, int64_t width);
+  void (*sum_rows)(const T* x, T* sum, int64_t rows, int64_t width);
+  // y[i] (+)= sum over parts of x[part * stride + i], in order.
+  void (*combine)(const T* x, T* y, int64_t parts, int64_t stride, int64_t n, bool add);
+  void (*gelu)(const T* x, T* y, int64_t n);
+  void (*gelu_dgrad)(const T* dy, const T* x, T* dx, int64_t n);
+  void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
+  void (*swiglu_dgrad)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
+  void (*add)(const T* x, const T* y, T* z, int64_t n);
+  double (*sqnorm)(const T* x, int64_t n);
+  // One token: heads rows of `width`, turned by pos * frequency[i], i < width / 2.
+  // table: `width` doubles of scratch.
+  void (*rope)(const T* x, T* y, int64_t heads, int64_t width, double pos, const double* frequency,
+               double* table);
+  // Elements of one token, counter (j / 4, pos, sample, last); dropped where the random word < threshold.
+  void (*dropout)(const T* x, T* y, int64_t n, const uint32_t counter[3], uint64_t key, uint64_t threshold,
+                  T scale);
+  // Log of the sum of exponentials of one row.
+  double (*logsumexp)(const T* x, int64_t n);
+  // dx = exp(x - lse); the caller subtracts the one-hot target.
+  void (*softmax)(const T* x, T lse, T* dx, int64_t n);
+  void (*attention)(const AttentionArgs<T>& args);
+  void (*attention_dgrad)(const AttentionArgs<T>& args);
+  void (*gemm)(const GemmArgs<T>& args);
+};
+
+struct LoopTable {
+  const char* isa;
+  Loops<float> f32;
+  Loops<double> f64;
+};
+template <class T>
+const Loops<T>& loops_of(const LoopTable& table) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return table.f32;
+  } else {
+    return table.f64;
+  }
+}
+
+// The table named "avx512", "avx2" or "baseline", or the best one for "auto". Throws sdk::Failure
+// TENON_E_UNSUPPORTED where the machine lacks the instructions.
+const LoopTable& select_loops(const char* isa);
+
+}  // namespace tenon::kernels::cpu

@@ -1,0 +1,310 @@
+// Loops over rows and elements: norms, bias, activations, sums, softmax, rope, dropout.
+#pragma once
+
+#include "simd_math.h"
+
+namespace tenon::kernels::cpu::TENON_ISA {
+namespace {
+
+template <class T>
+struct Rows {
+  using V = Vec<T>;
+
+  static void layernorm(const T* x, const T* w, const T* b, T* y, T* mean, T* rstd, int64_t rows,
+                        int64_t width, double eps) {
+    const T inverse = static_cast<T>(1.0 / static_cast<double>(width));
+    for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+      const T m = reduce<T>(
+                      width, [](V a) { return a; }, x) *
+                  inverse;
+      T variance = 0;
+      {  // the tail is padded with the mean, not with 0
+        V sum{};
+        int64_t i = 0;
+        for (; i + kLanes<T> <= width; i += kLanes<T>) {
+          const V d = load(x + i) - m;
+          sum += d * d;
+        }
+        T rest = 0;
+        for (; i < width; ++i) rest += (x[i] - m) * (x[i] - m);
+        variance = (sum_lanes<T>(sum) + rest) * inverse;
+      }
+      const T r = static_cast<T>(1.0 / __builtin_sqrt(static_cast<double>(variance) + eps));
+      map<T>(
+          width, y, [m, r](V a, V g, V c) { return (a - m) * r * g + c; }, x, w, b);
+      mean[row] = m;
+      rstd[row] = r;
+    }
+  }
+
+  static void layernorm_dgrad(const T* dy, const T* x, const T* w, const T* mean, const T* rstd, T* dx,
+                              int64_t rows, int64_t width) {
+    const T inverse = static_cast<T>(1.0 / static_cast<double>(width));
+    for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+      const T m = mean[row], r = rstd[row];
+      const T sum_g = reduce<T>(
+                          width, [](V g, V k) { return g * k; }, dy, w) *
+                      inverse;
+      const T sum_gx = reduce<T>(
+                           width, [m, r](V g, V k, V a) { return g * k * ((a - m) * r); }, dy, w, x) *
+                       inverse;
+      map<T>(
+          width, dx, [=](V g, V k, V a) { return (g * k - sum_g - (a - m) * r * sum_gx) * r; }, dy, w, x);
+    }
+  }
+
+  static void layernorm_wgrad(const T* dy, const T* x, const T* mean, const T* rstd, T* dw, T* db,
+                              int64_t rows, int64_t width) {
+    clear(dw, width);
+    clear(db, width);
+    for (int64_t row = 0; row < rows; ++row, x += width, dy += width) {
+      const T m = mean[row], r = rstd[row];
+      map<T>(
+          width, dw, [m, r](V sum, V g, V a) { return sum + g * ((a - m) * r); }, dw, dy, x);
+      map<T>(
+          width, db, [](V sum, V g) { return sum + g; }, db, dy);
+    }
+  }
+
+  static void rmsnorm(const T* x, const T* w, T* y, T* rstd, int64_t rows, int64_t width, double eps) {
+    const double inverse = 1.0 / static_cast<double>(width);
+    for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+      const double squares = reduce<T>(
+          width, [](V a) { return a * a; }, x);
+      const T r = static_cast<T>(1.0 / __builtin_sqrt(squares * inverse + eps));
+      map<T>(
+          width, y, [r](V a, V g) { return a * r * g; }, x, w);
+      rstd[row] = r;
+    }
+  }
+
+  static void rmsnorm_dgrad(const T* dy, const T* x, const T* w, const T* rstd, T* dx, int64_t rows,
+                            int64_t width) {
+    const T inverse = static_cast<T>(1.0 / static_cast<double>(width));
+    for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+      const T r = rstd[row];
+      const T sum = reduce<T>(
+                        width, [r](V g, V k, V a) { return g * k * (a * r); }, dy, w, x) *
+                    inverse;
+      map<T>(
+          width, dx, [r, sum](V g, V k, V a) { return (g * k - a * r * sum) * r; }, dy, w, x);
+    }
+  }
+
+  static void rmsnorm_wgrad(const T* dy, const T* x, const T* rstd, T* dw, int64_t rows, int64_t width) {
+    clear(dw, width);
+    for (int64_t row = 0; row < rows; ++row, x += width, dy += width) {
+      const T r = rstd[row];
+      map<T>(
+          width, dw, [r](V sum, V g, V a) { return sum + g * (a * r); }, dw, dy, x);
+    }
+  }
+
+  static void bias_add(const T* x, const T* bias, T* y, int64_t rows, int64_t width) {
+    for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+      map<T>(
+          width, y, [](V a, V c) { return a + c; }, x, bias);
+    }
+  }
+
+  static void sum_rows(const T* x, T* sum, int64_t rows, int64_t width) {
+    clear(sum, width);
+    for (int64_t row = 0; row < rows; ++row, x += width) {
+      map<T>(
+          width, sum, [](V s, V a) { return s + a; }, sum, x);
+    }
+  }
+
+  static void combine(const T* x, T* y, int64_t parts, int64_t stride, int64_t n, bool add) {
+    const auto total = [&](int64_t i, int64_t count) {
+      V sum{};
+      for (int64_t part = 0; part < parts; ++part) {
+        const T* at = x + part * stride + i;
+        sum += count == kLanes<T> ? load(at) : load_part(at, count);
+      }
+      return sum;
+    };
+    for (int64_t i = 0; i < n; i += kLanes<T>) {
+      const int64_t count = n - i < kLanes<T> ? n - i : kLanes<T>;
+      V sum = total(i, count);
+      if (add) sum = load_part(y + i, count) + sum;
+      store_part<T>(y + i, sum, count);
+    }
+  }
+
+  static void add(const T* x, const T* y, T* z, int64_t n) {
+    map<T>(
+        n, z, [](V a, V b) { return a + b; }, x, y);
+  }
+
+  // x/2 (1 + tanh(z)) = x * sigmoid(2z), z = sqrt(2/pi) (x + 0.044715 x^3)
+  static void gelu(const T* x, T* y, int64_t n) {
+    map<T>(
+        n, y, [](V a) { return a * sigmoid<T>(gelu_inner(a)).s; }, x);
+  }
+
+  // d/dx x s(2z) = s + x s (1 - s) 2z'
+  static void gelu_dgrad(const T* dy, const T* x, T* dx, int64_t n) {
+    constexpr T kScale = static_cast<T>(2 * kGeluScale), kCubic = static_cast<T>(6 * kGeluScale * kGeluCubic);
+    map<T>(
+        n, dx,
+        [](V g, V a) {
+          const Sigmoid<T> f = sigmoid<T>(gelu_inner(a));
+          return g * (f.s + a * (f.e * f.s * f.s) * (kScale + kCubic * a * a));
+        },
+        dy, x);
+  }
+
+  static void swiglu(const T* gate, const T* up, T* y, int64_t n) {
+    map<T>(
+        n, y, [](V g, V u) { return g * sigmoid<T>(g).s * u; }, gate, up);
+  }
+
+  static void swiglu_dgrad(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n) {
+    // Both are computed before either is stored: an output may share an input's memory.
+    const auto step = [](V g, V a, V u, V& dg) {
+      const Sigmoid<T> f = sigmoid<T>(a);
+      dg = g * u * f.s * (T{1} + a * (f.e * f.s));
+      return g * a * f.s;
+    };
+    int64_t i = 0;
+    V dg{};
+    for (; i + kLanes<T> <= n; i += kLanes<T>) {
+      const V du = step(load(dy + i), load(gate + i), load(up + i), dg);
+      store<T>(dgate + i, dg);
+      store<T>(dup + i, du);
+    }
+    if (i == n) return;
+    const V du = step(load_part(dy + i, n - i), load_part(gate + i, n - i), load_part(up + i, n - i), dg);
+    store_part<T>(dgate + i, dg, n - i);
+    store_part<T>(dup + i, du, n - i);
+  }
+
+  // In double, for float is too short for a norm over millions of elements.
+  static double sqnorm(const T* x, int64_t n) {
+    constexpr int64_t kWide = kLanes<double>;
+    Vec<double> sum[4] = {};
+    int64_t i = 0;
+    for (; i + 4 * kWide <= n; i += 4 * kWide) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const Vec<double> a = widen(x + i + j * kWide);
+        sum[j] += a * a;
+      }
+    }
+    double rest = 0;
+    for (; i < n; ++i) rest += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    return sum_lanes<double>((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+  }
+
+  static void rope(const T* x, T* y, int64_t heads, int64_t width, double pos, const double* frequency,
+                   double* table) {
+    const int64_t half = width / 2;
+    double *cosine = table, *sine = table + half;
+    for (int64_t i = 0; i < half; i += kLanes<double>) {
+      const int64_t n = half - i < kLanes<double> ? half - i : kLanes<double>;
+      const SinCos at = sincos(load_part(frequency + i, n) * pos);
+      store_part<double>(cosine + i, at.cos, n);
+      store_part<double>(sine + i, at.sin, n);
+    }
+    for (int64_t head = 0; head < heads; ++head, x += width, y += width) {
+      for (int64_t i = 0; i < half; i += kLanes<double>) {
+        const int64_t n = half - i < kLanes<double> ? half - i : kLanes<double>;
+        const Vec<double> a = widen_part(x + i, n), b = widen_part(x + half + i, n);
+        const Vec<double> c = load_part(cosine + i, n), s = load_part(sine + i, n);
+        narrow_part(y + i, a * c - b * s, n);
+        narrow_part(y + half + i, a * s + b * c, n);
+      }
+    }
+  }
+
+  static void dropout(const T* x, T* y, int64_t n, const uint32_t counter[3], uint64_t key,
+                      uint64_t threshold, T scale) {
+    constexpr int64_t kGroups = 16;  // counters at a time, four elements each
+    for (int64_t i = 0; i < n; i += 4 * kGroups) {
+      uint32_t word[4][kGroups];
+      philox(static_cast<uint32_t>(i / 4), counter, key, word);
+      const int64_t count = n - i < 4 * kGroups ? n - i : 4 * kGroups;
+      for (int64_t j = 0; j < count; ++j) {
+        y[i + j] = word[j % 4][j / 4] >= threshold ? x[i + j] * scale : T{0};
+      }
+    }
+  }
+
+  static double logsumexp(const T* x, int64_t n) {
+    V top = splat(static_cast<T>(-__builtin_inf()));
+    int64_t i = 0;
+    for (; i + kLanes<T> <= n; i += kLanes<T>) {
+      const V a = load(x + i);
+      top = a > top ? a : top;
+    }
+    T m = max_lanes<T>(top);
+    for (; i < n; ++i) m = x[i] > m ? x[i] : m;
+    V sum{};
+    for (i = 0; i + kLanes<T> <= n; i += kLanes<T>) sum += exp<T>(load(x + i) - m);
+    T rest = 0;
+    if (i < n) {
+      const V tail = exp<T>(load_part(x + i, n - i) - m);
+      for (int64_t j = 0; j < n - i; ++j) rest += tail[j];
+    }
+    return static_cast<double>(m) + __builtin_log(static_cast<double>(sum_lanes<T>(sum) + rest));
+  }
+
+  static void softmax(const T* x, T lse, T* dx, int64_t n) {
+    map<T>(
+        n, dx, [lse](V a) { return exp<T>(a - lse); }, x);
+  }
+
+ private:
+  static constexpr double kGeluScale = 0.79788456080286535588, kGeluCubic = 0.044715;
+
+  static void clear(T* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) x[i] = 0;
+  }
+
+  static TENON_INLINE V gelu_inner(V a) {
+    constexpr T kScale = static_cast<T>(2 * kGeluScale), kCubic = static_cast<T>(2 * kGeluScale * kGeluCubic);
+    return a * (kScale + kCubic * a * a);
+  }
+
+  static TENON_INLINE Vec<double> widen(const double* x) { return load(x); }
+  static TENON_INLINE Vec<double> widen(const float* x) {
+    typedef float Half __attribute__((vector_size(TENON_VECTOR_BYTES / 2), aligned(4), may_alias));
+    return __builtin_convertvector(*reinterpret_cast<const Half*>(x), Vec<double>);
+  }
+
+  // The first n elements; n == lanes is the fast case.
+  static TENON_INLINE Vec<double> widen_part(const T* x, int64_t n) {
+    if (n == kLanes<double>) return widen(x);
+    Vec<double> v{};
+    for (int64_t i = 0; i < n; ++i) v[i] = static_cast<double>(x[i]);
+    return v;
+  }
+  static TENON_INLINE void narrow_part(T* y, Vec<double> v, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(v[i]);
+  }
+
+  // Philox4x32-10 of counters (first + i, counter...): word[lane][i].
+  static void philox(uint32_t first, const uint32_t counter[3], uint64_t key, uint32_t word[4][16]) {
+    for (uint32_t i = 0; i < 16; ++i) {
+      word[0][i] = first + i;
+      word[1][i] = counter[0];
+      word[2][i] = counter[1];
+      word[3][i] = counter[2];
+    }
+    auto low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
+#pragma omp simd
+      for (int i = 0; i < 16; ++i) {
+        const uint64_t a = uint64_t{0xD2511F53u} * word[0][i], b = uint64_t{0xCD9E8D57u} * word[2][i];
+        word[0][i] = static_cast<uint32_t>(b >> 32) ^ word[1][i] ^ low;
+        word[2][i] = static_cast<uint32_t>(a >> 32) ^ word[3][i] ^ high;
+        word[1][i] = static_cast<uint32_t>(b);
+        word[3][i] = static_cast<uint32_t>(a);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tenon::kernels::cpu::TENON_ISA

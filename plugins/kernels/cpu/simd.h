@@ -1,0 +1,106 @@
+// Vectors of one instruction set, as compiler extensions. Compiled once per instruction set: the
+// including file defines TENON_ISA (a namespace) and TENON_VECTOR_BYTES.
+// Invariant of this and the other *_loops.h headers: everything has internal linkage and calls no inline
+// function of the C++ library. Otherwise the linker could keep the AVX-512 copy of a function that
+// baseline code calls too.
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::kernels::cpu::TENON_ISA {
+namespace {
+
+#define TENON_INLINE inline __attribute__((always_inline))
+
+template <class T>
+struct Simd;
+template <>
+struct Simd<float> {
+  typedef float Vector __attribute__((vector_size(TENON_VECTOR_BYTES)));
+  typedef float Memory __attribute__((vector_size(TENON_VECTOR_BYTES), aligned(4), may_alias));
+  typedef int32_t Bits __attribute__((vector_size(TENON_VECTOR_BYTES)));
+  using Scalar = float;
+};
+template <>
+struct Simd<double> {
+  typedef double Vector __attribute__((vector_size(TENON_VECTOR_BYTES)));
+  typedef double Memory __attribute__((vector_size(TENON_VECTOR_BYTES), aligned(8), may_alias));
+  typedef int64_t Bits __attribute__((vector_size(TENON_VECTOR_BYTES)));
+  using Scalar = double;
+};
+template <class T>
+using Vec = typename Simd<T>::Vector;
+template <class T>
+constexpr int64_t kLanes = TENON_VECTOR_BYTES / static_cast<int64_t>(sizeof(T));
+
+template <class T>
+TENON_INLINE Vec<T> load(const T* p) {
+  return *reinterpret_cast<const typename Simd<T>::Memory*>(p);
+}
+template <class T>
+TENON_INLINE void store(T* p, Vec<T> v) {
+  *reinterpret_cast<typename Simd<T>::Memory*>(p) = v;
+}
+template <class T>
+TENON_INLINE Vec<T> splat(T x) {
+  return Vec<T>{} + x;
+}
+// The last n < lanes elements of a row; the other lanes are 0.
+template <class T>
+TENON_INLINE Vec<T> load_part(const T* p, int64_t n) {
+  T part[kLanes<T>] = {};
+  for (int64_t i = 0; i < n; ++i) part[i] = p[i];
+  return load(part);
+}
+template <class T>
+TENON_INLINE void store_part(T* p, Vec<T> v, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
+}
+
+// Sum and maximum over the lanes, as a fixed tree.
+template <class T>
+TENON_INLINE T sum_lanes(Vec<T> v) {
+  T part[kLanes<T>];
+  store(part, v);
+  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) part[i] += part[i + half];
+  }
+  return part[0];
+}
+template <class T>
+TENON_INLINE T max_lanes(Vec<T> v) {
+  T part[kLanes<T>];
+  store(part, v);
+  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+  }
+  return part[0];
+}
+
+// y[i] = f(x[i]...) in vectors; the tail goes through the same instructions. y may be one of x.
+template <class T, class F, class... X>
+TENON_INLINE void map(int64_t n, T* y, F&& f, const X*... x) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(y + i, f(load(x + i)...));
+  if (i < n) store_part<T>(y + i, f(load_part(x + i, n - i)...), n - i);
+}
+
+// sum_i f(x[i]...), where f of zeros is 0: two running vectors, then a tree.
+template <class T, class F, class... X>
+TENON_INLINE T reduce(int64_t n, F&& f, const X*... x) {
+  Vec<T> even{}, odd{};
+  int64_t i = 0;
+  for (; i + 2 * kLanes<T> <= n; i += 2 * kLanes<T>) {
+    even += f(load(x + i)...);
+    odd += f(load(x + i + kLanes<T>)...);
+  }
+  if (i + kLanes<T> <= n) {
+    even += f(load(x + i)...);
+    i += kLanes<T>;
+  }
+  if (i < n) odd += f(load_part(x + i, n - i)...);
+  return sum_lanes<T>(even + odd);
+}
+
+}  // namespace
+}  // namespace tenon::kernels::cpu::TENON_ISA

@@ -1,0 +1,106 @@
+// exp, sigmoid, sine and cosine of vectors. Round-to-nearest is assumed.
+#pragma once
+
+#include "simd.h"
+
+namespace tenon::kernels::cpu::TENON_ISA {
+namespace {
+
+template <class T>
+struct ExpConstants;
+template <>
+struct ExpConstants<float> {
+  static constexpr float kMagic = 0x1.8p23f;  // adding it leaves the rounded integer in the low bits
+  static constexpr float kLog2e = 0x1.715476p0f, kLn2Hi = 0x1.62e4p-1f, kLn2Lo = 0x1.7f7d1cp-20f;
+  static constexpr float kLow = -86.0f, kHigh = 88.72f;
+  static constexpr int kMantissa = 23, kBias = 127, kDegree = 7;
+};
+template <>
+struct ExpConstants<double> {
+  static constexpr double kMagic = 0x1.8p52;
+  static constexpr double kLog2e = 0x1.71547652b82fep0, kLn2Hi = 0x1.62e42fefap-1,
+                          kLn2Lo = 0x1.cf79abc9e3b39p-40;
+  static constexpr double kLow = -707.0, kHigh = 709.78;
+  static constexpr int kMantissa = 52, kBias = 1023, kDegree = 13;
+};
+constexpr double kInverseFactorial[] = {1.0,
+                                        1.0,
+                                        1.0 / 2,
+                                        1.0 / 6,
+                                        1.0 / 24,
+                                        1.0 / 120,
+                                        1.0 / 720,
+                                        1.0 / 5040,
+                                        1.0 / 40320,
+                                        1.0 / 362880,
+                                        1.0 / 3628800,
+                                        1.0 / 39916800,
+                                        1.0 / 479001600,
+                                        1.0 / 6227020800.0,
+                                        1.0 / 87178291200.0,
+                                        1.0 / 1307674368000.0,
+                                        1.0 / 20922789888000.0,
+                                        1.0 / 355687428096000.0};
+
+// e^x = 2^n e^r, |r| <= ln(2)/2, by the Taylor polynomial: within 1e-7 (float), 4e-16 (double) relative.
+// 0 below kLow (1e-37, 1e-307), inf above kHigh, NaN of NaN.
+template <class T>
+TENON_INLINE Vec<T> exp(Vec<T> x) {
+  using C = ExpConstants<T>;
+  using Bits = typename Simd<T>::Bits;
+  const Vec<T> clamped_low = x < C::kLow ? splat(C::kLow) : x;
+  const Vec<T> clamped = clamped_low > C::kHigh ? splat(C::kHigh) : clamped_low;
+  const Vec<T> shifted = clamped * C::kLog2e + C::kMagic;
+  const Vec<T> n = shifted - C::kMagic;
+  const Vec<T> r = clamped - n * C::kLn2Hi - n * C::kLn2Lo;
+  Vec<T> p = splat(static_cast<T>(kInverseFactorial[C::kDegree]));
+#pragma GCC unroll 16
+  for (int i = C::kDegree - 1; i >= 0; --i) p = p * r + static_cast<T>(kInverseFactorial[i]);
+  // 2^(n-1), doubled afterwards, so that n = bias + 1 does not overflow.
+  const Vec<T> power =
+      reinterpret_cast<Vec<T>>((reinterpret_cast<Bits>(shifted) + (C::kBias - 1)) << C::kMantissa);
+  const Vec<T> y = p * power * T{2};
+  const Vec<T> not_low = x < C::kLow ? Vec<T>{} : y;
+  return x > C::kHigh ? splat(static_cast<T>(__builtin_inf())) : not_low;
+}
+
+// e = exp(-x), s = 1 / (1 + e) the sigmoid of x; 1 - s = e * s without cancellation.
+template <class T>
+struct Sigmoid {
+  Vec<T> e, s;
+};
+template <class T>
+TENON_INLINE Sigmoid<T> sigmoid(Vec<T> x) {
+  constexpr T kLimit = 80;  // keeps e finite, so that e * s is a number
+  const Vec<T> low = x < -kLimit ? splat(-kLimit) : x;
+  const Vec<T> limited = low > kLimit ? splat(kLimit) : low;
+  const Vec<T> e = exp<T>(-limited);
+  return {e, T{1} / (T{1} + e)};
+}
+
+// Sine and cosine: x = n pi/2 + r with pi/2 in three parts, good to 1e-15 absolute for |x| < 1e6.
+struct SinCos {
+  Vec<double> sin, cos;
+};
+TENON_INLINE SinCos sincos(Vec<double> x) {
+  using Bits = Simd<double>::Bits;
+  constexpr double kMagic = ExpConstants<double>::kMagic;
+  const Vec<double> shifted = x * 0x1.45f306dc9c883p-1 + kMagic;
+  const Vec<double> n = shifted - kMagic;
+  const Vec<double> r = x - n * 0x1.921fb544p0 - n * 0x1.0b4611a6p-34 - n * 0x1.3198a2e037073p-69;
+  const Vec<double> r2 = r * r;
+  Vec<double> s = splat(kInverseFactorial[17]), c = splat(kInverseFactorial[16]);
+#pragma GCC unroll 8
+  for (int i = 15; i >= 1; i -= 2) {
+    s = kInverseFactorial[i] - s * r2;
+    c = kInverseFactorial[i - 1] - c * r2;
+  }
+  s *= r;
+  const Bits quadrant = reinterpret_cast<Bits>(shifted) & 3;
+  const Bits odd = (quadrant & 1) != 0;
+  const Vec<double> sin_abs = odd ? c : s, cos_abs = odd ? s : c;
+  return {(quadrant & 2) != 0 ? -sin_abs : sin_abs, ((quadrant + 1) & 2) != 0 ? -cos_abs : cos_abs};
+}
+
+}  // namespace
+}  // namespace tenon::kernels::cpu::TENON_ISA

@@ -1,0 +1,126 @@
+// layernorm, rmsnorm and their gradients. Rows are tokens, xhat = (x - mean) * rstd.
+#include <cmath>
+
+#include "op.h"
+
+namespace tenon::kernels::reference {
+namespace {
+
+template <class T>
+void layernorm(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *x = call.in<T>(0), *w = call.in<T>(1), *b = call.in<T>(2);
+  T *y = call.out<T>(0), *mean_out = call.out<T>(1), *rstd_out = call.out<T>(2);
+  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < width; ++i) mean += x[i];
+    mean /= static_cast<double>(width);
+    for (int64_t i = 0; i < width; ++i) variance += (x[i] - mean) * (x[i] - mean);
+    variance /= static_cast<double>(width);
+    const double rstd = 1 / std::sqrt(variance + call.number("eps"));
+    for (int64_t i = 0; i < width; ++i) y[i] = static_cast<T>((x[i] - mean) * rstd * w[i] + b[i]);
+    mean_out[row] = static_cast<T>(mean);
+    rstd_out[row] = static_cast<T>(rstd);
+  }
+}
+
+// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * w
+template <class T>
+void layernorm_dgrad(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *dy = call.in<T>(0), *x = call.in<T>(1), *w = call.in<T>(2);
+  const T *mean = call.in<T>(3), *rstd = call.in<T>(4);
+  T* dx = call.out<T>(0);
+  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+    const double m = mean[row], r = rstd[row];
+    double sum_g = 0, sum_gx = 0;
+    for (int64_t i = 0; i < width; ++i) {
+      const double g = static_cast<double>(dy[i]) * w[i];
+      sum_g += g;
+      sum_gx += g * (x[i] - m) * r;
+    }
+    sum_g /= static_cast<double>(width);
+    sum_gx /= static_cast<double>(width);
+    for (int64_t i = 0; i < width; ++i) {
+      const double g = static_cast<double>(dy[i]) * w[i];
+      dx[i] = static_cast<T>(r * (g - sum_g - (x[i] - m) * r * sum_gx));
+    }
+  }
+}
+
+template <class T>
+void layernorm_wgrad(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *dy = call.in<T>(0), *x = call.in<T>(1), *mean = call.in<T>(2), *rstd = call.in<T>(3);
+  T *dw = call.out<T>(0), *db = call.out<T>(1);
+  for (int64_t i = 0; i < width; ++i) {
+    double sum_w = 0, sum_b = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      const double g = dy[row * width + i];
+      sum_w += g * (x[row * width + i] - static_cast<double>(mean[row])) * rstd[row];
+      sum_b += g;
+    }
+    call.put(dw[i], sum_w);
+    call.put(db[i], sum_b);
+  }
+}
+
+template <class T>
+void rmsnorm(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *x = call.in<T>(0), *w = call.in<T>(1);
+  T *y = call.out<T>(0), *rstd_out = call.out<T>(1);
+  for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    double squares = 0;
+    for (int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i]) * x[i];
+    const double rstd = 1 / std::sqrt(squares / static_cast<double>(width) + call.number("eps"));
+    for (int64_t i = 0; i < width; ++i) y[i] = static_cast<T>(x[i] * rstd * w[i]);
+    rstd_out[row] = static_cast<T>(rstd);
+  }
+}
+
+// dx = rstd * (g - xhat * mean(g * xhat)) with g = dy * w, xhat = x * rstd
+template <class T>
+void rmsnorm_dgrad(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *dy = call.in<T>(0), *x = call.in<T>(1), *w = call.in<T>(2), *rstd = call.in<T>(3);
+  T* dx = call.out<T>(0);
+  for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+    const double r = rstd[row];
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i) sum += static_cast<double>(dy[i]) * w[i] * x[i] * r;
+    sum /= static_cast<double>(width);
+    for (int64_t i = 0; i < width; ++i) {
+      dx[i] = static_cast<T>(r * (static_cast<double>(dy[i]) * w[i] - x[i] * r * sum));
+    }
+  }
+}
+
+template <class T>
+void rmsnorm_wgrad(const Call& call) {
+  const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
+  const T *dy = call.in<T>(0), *x = call.in<T>(1), *rstd = call.in<T>(2);
+  T* dw = call.out<T>(0);
+  for (int64_t i = 0; i < width; ++i) {
+    double sum = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      sum += static_cast<double>(dy[row * width + i]) * x[row * width + i] * rstd[row];
+    }
+    call.put(dw[i], sum);
+  }
+}
+
+constexpr Entry kOps[] = {
+    {"layernorm", layernorm<float>, layernorm<double>},
+    {"layernorm_dgrad", layernorm_dgrad<float>, layernorm_dgrad<double>},
+    {"layernorm_wgrad", layernorm_wgrad<float>, layernorm_wgrad<double>},
+    {"rmsnorm", rmsnorm<float>, rmsnorm<double>},
+    {"rmsnorm_dgrad", rmsnorm_dgrad<float>, rmsnorm_dgrad<double>},
+    {"rmsnorm_wgrad", rmsnorm_wgrad<float>, rmsnorm_wgrad<double>},
+};
+
+}  // namespace
+
+std::span<const Entry> norm_ops() { return kOps; }
+
+}  // namespace tenon::kernels::reference

@@ -1,0 +1,350 @@
+// The table of op kinds and the check of descriptors against it.
+#include "signature.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tenon_sdk/plugin.hpp"
+
+namespace tenon::kernels {
+namespace {
+
+using sdk::Failure;
+
+constexpr Signature kSignatures[] = {
+    {"embedding", "ids[b s] i32, w[v h]", "y[b s h]", "", false, false},
+    {"embedding_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "", true, false},
+    {"layernorm", "x[b s h], w[h], b[h]", "y[b s h], mean[b s], rstd[b s]", "eps float", false, false},
+    {"layernorm_dgrad", "dy[b s h], x[b s h], w[h], mean[b s], rstd[b s]", "dx[b s h]", "", false, false},
+    {"layernorm_wgrad", "dy[b s h], x[b s h], mean[b s], rstd[b s]", "dw[h], db[h]", "", true, false},
+    {"rmsnorm", "x[b s h], w[h]", "y[b s h], rstd[b s]", "eps float", false, false},
+    {"rmsnorm_dgrad", "dy[b s h], x[b s h], w[h], rstd[b s]", "dx[b s h]", "", false, false},
+    {"rmsnorm_wgrad", "dy[b s h], x[b s h], rstd[b s]", "dw[h]", "", true, false},
+    {"linear", "x[b s k..], w[o.. k..]", "y[b s o..]", "", false, false},
+    {"linear_dgrad", "dy[b s o..], w[o.. k..]", "dx[b s k..]", "", false, false},
+    {"linear_wgrad", "dy[b s o..], x[b s k..]", "dw[o.. k..]", "", true, false},
+    {"bias_add", "x[b s o..], bias[o..]", "y[b s o..]", "", false, true},
+    {"bias_wgrad", "dy[b s o..]", "db[o..]", "", true, false},
+    {"rope", "x[b s e.. d], pos[b s] i32", "y[b s e.. d]", "theta float, inverse int", false, true},
+    {"attention", "q[b s g r d], k[b t g d], v[b t g d], qpos[b s] i32, kpos[b t] i32",
+     "o[b s g r d], lse[b g r s]", "scale float", false, false},
+    {"attention_dgrad",
+     "do[b s g r d], q[b s g r d], k[b t g d], v[b t g d], o[b s g r d], lse[b g r s], qpos[b s] i32, "
+     "kpos[b t] i32",
+     "dq[b s g r d], dk[b t g d], dv[b t g d]", "scale float", false, false},
+    {"gelu", "x[b s e..]", "y[b s e..]", "", false, false},
+    {"gelu_dgrad", "dy[b s e..], x[b s e..]", "dx[b s e..]", "", false, true},
+    {"swiglu", "gate[b s e..], up[b s e..]", "y[b s e..]", "", false, false},
+    {"swiglu_dgrad", "dy[b s e..], gate[b s e..], up[b s e..]", "dgate[b s e..], dup[b s e..]", "", false,
+     false},
+    {"dropout", "x[b s e..], sample[b] i64, pos[b s] i32, step[] i64", "y[b s e..]", "p float, key int",
+     false, true},
+    {"cross_entropy", "logits[b s v], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]", "", false,
+     false},
+    {"cross_entropy_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "", false, true},
+    {"add", "x[e..] any, y[e..] any", "z[e..] any", "", false, true},
+    {"slice", "x[?] any", "y[?] any", "dim int, start int, size int", false, false},
+    {"concat", "*x[?] any", "y[?] any", "dim int", false, false},
+    {"sqnorm", "x[e..]", "y[] f64", "", false, false},
+    {"clip_scale", "*sq[] f64, count[] i64", "norm[] f64, scale[] f64", "clip float", false, false},
+};
+
+struct DtypeInfo {
+  const char* name;
+  int64_t bytes;
+};
+constexpr DtypeInfo kDtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2},
+                                 {"i64", 8}, {"i32", 4}, {"u8", 1}};
+
+bool is_variadic(std::string_view dim) { return dim.size() > 2 && dim.substr(dim.size() - 2) == ".."; }
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    const size_t begin = std::min(text.find_first_not_of(' '), end);
+    if (end > begin) parts.emplace_back(text.substr(begin, end - begin));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+std::string text_of(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i > 0) text += " ";
+    text += std::to_string(dims[i]);
+  }
+  return text + "]";
+}
+
+Shape copy(const tenon_shape& shape) {
+  return {shape.dtype, std::vector<int64_t>(shape.dims, shape.dims + shape.ndim)};
+}
+
+}  // namespace
+
+std::span<const Signature> signatures() { return kSignatures; }
+
+const Signature* find_signature(std::string_view kind) {
+  for (const Signature& s : kSignatures) {
+    if (kind == s.kind) return &s;
+  }
+  return nullptr;
+}
+
+const char* dtype_name(uint32_t dtype) {
+  return dtype < std::size(kDtypes) ? kDtypes[dtype].name : "an unknown dtype";
+}
+int64_t dtype_bytes(uint32_t dtype) { return dtype < std::size(kDtypes) ? kDtypes[dtype].bytes : 0; }
+
+int64_t Shape::elements() const {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return n;
+}
+
+std::string Shape::text() const { return dtype_name(dtype) + text_of(dims); }
+
+struct Problem::Operand {
+  std::string name, dtype = "float";
+  std::vector<std::string> dims;
+  bool repeats = false, free_dims = false;
+
+  explicit Operand(std::string_view text) {
+    repeats = text.front() == '*';
+    if (repeats) text.remove_prefix(1);
+    const size_t open = text.find('['), close = text.find(']');
+    name = std::string(text.substr(0, open));
+    dims = split(text.substr(open + 1, close - open - 1), ' ');
+    free_dims = dims.size() == 1 && dims[0] == "?";
+    if (const auto rest = split(text.substr(close + 1), ' '); !rest.empty()) dtype = rest[0];
+  }
+};
+
+Problem::Problem(const tenon_kernel_desc& desc) {
+  const std::string kind = desc.kind != nullptr ? desc.kind : "(no kind)";
+  signature_ = find_signature(kind);
+  if (signature_ == nullptr) throw Failure(TENON_E_UNSUPPORTED, "no kernel for op kind '" + kind + "'");
+  for (uint32_t i = 0; i < desc.num_inputs; ++i) inputs_.push_back(copy(desc.inputs[i]));
+  for (uint32_t i = 0; i < desc.num_outputs; ++i) outputs_.push_back(copy(desc.outputs[i]));
+  bind_all(signature_->inputs, "input", inputs_);
+  bind_all(signature_->outputs, "output", outputs_);
+  if (dtype_ == UINT32_MAX) dtype_ = TENON_F64;
+  bind_attrs(desc);
+  check_flags(desc);
+  check_kind();
+}
+
+void Problem::fail(tenon_code code, const std::string& message) const {
+  throw Failure(code, std::string(signature_->kind) + ": " + message);
+}
+
+void Problem::bind_all(const char* text, const char* role, const std::vector<Shape>& shapes) {
+  std::vector<Operand> operands;
+  for (const std::string& part : split(text, ',')) operands.emplace_back(part);
+  const bool repeats = operands.front().repeats;  // only ever the first
+  const size_t extra = shapes.size() - operands.size();
+  if (shapes.size() < operands.size() || (!repeats && extra != 0)) {
+    fail(TENON_E_ARGUMENT, "takes " + std::string(repeats ? "at least " : "") +
+                               std::to_string(operands.size()) + " " + role + "s, got " +
+                               std::to_string(shapes.size()));
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const size_t which = !repeats ? i : (i <= extra ? 0 : i - extra);
+    bind(operands[which], std::string(role) + " " + std::to_string(i) + " (" + operands[which].name + ")",
+         shapes[i]);
+  }
+}
+
+void Problem::bind(const Operand& operand, const std::string& place, const Shape& shape) {
+  bind_dtype(operand, place, shape);
+  int64_t bytes = dtype_bytes(shape.dtype);
+  for (int64_t d : shape.dims) {
+    if (d < 0) fail(TENON_E_ARGUMENT, place + ": negative size in " + shape.text());
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes)) {
+      fail(TENON_E_ARGUMENT, place + ": " + shape.text() + " does not fit into 2^63 bytes");
+    }
+  }
+  if (!operand.free_dims) bind_dims(operand, place, shape);
+}
+
+void Problem::bind_dtype(const Operand& operand, const std::string& place, const Shape& shape) {
+  const bool any = operand.dtype == "any";
+  if (!any && operand.dtype != "float") {
+    if (operand.dtype != dtype_name(shape.dtype)) {
+      fail(TENON_E_ARGUMENT, place + ": must be " + operand.dtype + ", got " + shape.text());
+    }
+    return;
+  }
+  const bool real = shape.dtype == TENON_F32 || shape.dtype == TENON_F64;
+  if (!real && !(any && (shape.dtype == TENON_I64 || shape.dtype == TENON_I32))) {
+    fail(TENON_E_UNSUPPORTED, place + ": dtype must be " + (any ? "f32, f64, i64 or i32" : "f32 or f64") +
+                                  ", got " + shape.text());
+  }
+  if (dtype_ != UINT32_MAX && dtype_ != shape.dtype) {
+    fail(TENON_E_ARGUMENT,
+         place + ": must be " + dtype_name(dtype_) + " as the operands before it, got " + shape.text());
+  }
+  dtype_ = shape.dtype;
+}
+
+void Problem::bind_dims(const Operand& operand, const std::string& place, const Shape& shape) {
+  size_t known = 0;
+  bool open = false;  // one variadic part whose length this operand decides
+  for (const std::string& name : operand.dims) {
+    const Dims* have = bound(name);
+    open = open || (have == nullptr && is_variadic(name));
+    known += have != nullptr ? have->size() : (is_variadic(name) ? 0 : 1);
+  }
+  std::string wanted;
+  for (const std::string& name : operand.dims) {
+    const Dims* have = bound(name);
+    if (!wanted.empty()) wanted += " ";
+    wanted += name;
+    if (have != nullptr) wanted.append("=").append(text_of(*have));
+  }
+  const std::string message = place + ": must be [" + wanted + "], got " + shape.text();
+  if (open ? shape.dims.size() < known : shape.dims.size() != known) fail(TENON_E_ARGUMENT, message);
+  auto at = shape.dims.begin();
+  for (const std::string& name : operand.dims) {
+    const Dims* have = bound(name);
+    const size_t length =
+        have != nullptr ? have->size() : (is_variadic(name) ? shape.dims.size() - known : 1);
+    Dims part(at, at + static_cast<std::ptrdiff_t>(length));
+    at += static_cast<std::ptrdiff_t>(length);
+    if (have != nullptr && *have != part) fail(TENON_E_ARGUMENT, message);
+    if (have == nullptr) dims_.emplace_back(name, std::move(part));
+  }
+}
+
+void Problem::bind_attrs(const tenon_kernel_desc& desc) {
+  const sdk::Options given(desc.attrs, desc.num_attrs);
+  for (const std::string& part : split(signature_->attrs, ',')) {
+    const auto words = split(part, ' ');
+    const tenon_option* found = given.find(words[0]);
+    if (found == nullptr) fail(TENON_E_ARGUMENT, "attribute '" + words[0] + "' is missing");
+    const bool integer = found->kind == TENON_INT || found->kind == TENON_BOOL;
+    if (!integer && (words[1] == "int" || found->kind != TENON_FLOAT)) {
+      fail(TENON_E_ARGUMENT, "attribute '" + words[0] + "' must be " + words[1]);
+    }
+    attrs_.emplace_back(words[0], *found);
+    attrs_.back().second.key = nullptr;
+  }
+}
+
+void Problem::check_flags(const tenon_kernel_desc& desc) {
+  accumulate_ = (desc.flags & TENON_KERNEL_ACCUMULATE) != 0;
+  if (accumulate_ && !signature_->accumulate) fail(TENON_E_UNSUPPORTED, "cannot accumulate into its outputs");
+  if ((desc.flags & ~uint32_t{TENON_KERNEL_ACCUMULATE | TENON_KERNEL_EXACT}) != 0) {
+    fail(TENON_E_UNSUPPORTED, "unknown flags " + std::to_string(desc.flags));
+  }
+  if (desc.inplace < 0) return;
+  if (!signature_->inplace || desc.inplace != 0) {
+    fail(TENON_E_UNSUPPORTED, "cannot run in place of input " + std::to_string(desc.inplace));
+  }
+}
+
+void Problem::check_kind() const {
+  if (kind() == "rope" && size("d") % 2 != 0) {
+    fail(TENON_E_ARGUMENT, "input 0 (x): the last dim must be even, got " + inputs_[0].text());
+  }
+  if (kind() == "rope" && !(number("theta") > 0)) {
+    fail(TENON_E_ARGUMENT, "attribute 'theta' must be above 0, got " + std::to_string(number("theta")));
+  }
+  if (kind() == "dropout" && !(number("p") >= 0 && number("p") < 1)) {
+    fail(TENON_E_ARGUMENT, "attribute 'p' must be in [0, 1), got " + std::to_string(number("p")));
+  }
+  if (kind() == "cross_entropy" && size("v") == 0) {
+    fail(TENON_E_ARGUMENT, "input 0 (logits): the vocabulary is empty in " + inputs_[0].text());
+  }
+  if (kind() == "slice") check_slice();
+  if (kind() == "concat") check_concat();
+}
+
+void Problem::check_slice() const {
+  const auto& x = inputs_[0];
+  const int64_t dim = integer("dim"), start = integer("start"), count = integer("size");
+  if (dim < 0 || dim >= static_cast<int64_t>(x.dims.size())) {
+    fail(TENON_E_ARGUMENT, "attribute 'dim' = " + std::to_string(dim) + " is no dim of " + x.text());
+  }
+  const auto d = static_cast<size_t>(dim);
+  if (start < 0 || count < 0 || start > x.dims[d] - count) {
+    fail(TENON_E_ARGUMENT, "part " + std::to_string(start) + " to " + std::to_string(start + count) +
+                               " lies outside of dim " + std::to_string(dim) + " of " + x.text());
+  }
+  Shape wanted = x;
+  wanted.dims[d] = count;
+  if (wanted.dims != outputs_[0].dims) {
+    fail(TENON_E_ARGUMENT, "output 0 (y): must be " + wanted.text() + ", got " + outputs_[0].text());
+  }
+}
+
+void Problem::check_concat() const {
+  Shape wanted = inputs_[0];
+  const int64_t dim = integer("dim");
+  if (dim < 0 || dim >= static_cast<int64_t>(wanted.dims.size())) {
+    fail(TENON_E_ARGUMENT, "attribute 'dim' = " + std::to_string(dim) + " is no dim of " + wanted.text());
+  }
+  const auto d = static_cast<size_t>(dim);
+  wanted.dims[d] = 0;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    Shape other = inputs_[i];
+    if (other.dims.size() == wanted.dims.size()) {
+      wanted.dims[d] += other.dims[d];
+      other.dims[d] = wanted.dims[d];
+    }
+    if (other.dims != wanted.dims) {
+      fail(TENON_E_ARGUMENT, "input " + std::to_string(i) + " (x): " + inputs_[i].text() +
+                                 " differs from input 0, " + inputs_[0].text() + ", outside of dim " +
+                                 std::to_string(dim));
+    }
+  }
+  if (wanted.dims != outputs_[0].dims) {
+    fail(TENON_E_ARGUMENT, "output 0 (y): must be " + wanted.text() + ", got " + outputs_[0].text());
+  }
+}
+
+const Problem::Dims* Problem::bound(std::string_view dim) const {
+  for (const auto& [name, dims] : dims_) {
+    if (name == dim) return &dims;
+  }
+  return nullptr;
+}
+
+int64_t Problem::size(std::string_view dim) const {
+  const Dims* dims = bound(dim);
+  if (dims == nullptr) fail(TENON_E_INTERNAL, "no dim '" + std::string(dim) + "'");
+  int64_t n = 1;
+  for (int64_t d : *dims) n *= d;
+  return n;
+}
+
+void check_indices(std::string_view kind, const char* operand, const int32_t* indices, int64_t count,
+                   int64_t limit, Padding padding) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (indices[i] < limit && (indices[i] >= 0 || padding == Padding::allowed)) continue;
+    const std::string range = padding == Padding::allowed
+                                  ? "below " + std::to_string(limit) + " (negative: padding)"
+                                  : "0 to " + std::to_string(limit - 1);
+    throw Failure(TENON_E_ARGUMENT, std::string(kind) + ": " + operand + ": token " + std::to_string(i) +
+                                        " has index " + std::to_string(indices[i]) + ", must be " + range);
+  }
+}
+
+double Problem::number(std::string_view attr) const {
+  for (const auto& [name, option] : attrs_) {
+    if (name == attr) return option.f;
+  }
+  fail(TENON_E_INTERNAL, "no attribute '" + std::string(attr) + "'");
+}
+
+int64_t Problem::integer(std::string_view attr) const {
+  for (const auto& [name, option] : attrs_) {
+    if (name == attr) return option.i;
+  }
+  fail(TENON_E_INTERNAL, "no attribute '" + std::string(attr) + "'");
+}
+
+}  // namespace tenon::kernels

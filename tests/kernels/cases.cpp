@@ -1,0 +1,286 @@
+#include "cases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace tenon::test {
+namespace {
+
+const std::set<std::string> kAccumulating = {"embedding_wgrad", "layernorm_wgrad", "rmsnorm_wgrad",
+                                             "linear_wgrad", "bias_wgrad"};
+const std::set<std::string> kInplace = {"bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad",
+                                        "add"};
+
+}  // namespace
+
+std::string text(const Size& n) {
+  std::string text = "b s t h v g r d =";
+  for (int64_t i : {n.b, n.s, n.t, n.h, n.v, n.g, n.r, n.d}) text += " " + std::to_string(i);
+  return text;
+}
+
+std::vector<Size> small_sizes() {
+  return {{1, 1, 1, 1, 1, 1, 1, 2},  {1, 3, 5, 7, 13, 1, 1, 4},   {2, 5, 3, 13, 7, 3, 1, 2},
+          {3, 7, 7, 5, 17, 1, 3, 6}, {2, 13, 17, 3, 5, 2, 3, 10}, {1, 17, 13, 17, 31, 2, 2, 14},
+          {2, 0, 3, 5, 4, 1, 2, 4},  {0, 3, 2, 4, 3, 2, 1, 2},    {1, 4, 0, 3, 2, 1, 2, 2}};
+}
+
+std::vector<Size> large_sizes() {
+  return {{1, 67, 129, 65, 257, 2, 1, 34},
+          {2, 130, 130, 129, 67, 1, 2, 64},
+          {3, 65, 64, 300, 1000, 3, 2, 16},
+          {2, 256, 256, 192, 256, 6, 1, 32}};
+}
+
+CaseMaker::CaseMaker(const Kernels& reference, uint32_t dtype, const Size& size, uint64_t seed)
+    : reference_(reference), dtype_(dtype), n_(size), rng_(seed) {}
+
+Tensor CaseMaker::random(std::vector<int64_t> dims, double scale) {
+  Tensor t(dtype_, std::move(dims));
+  std::normal_distribution<double> normal(0, scale);
+  for (int64_t i = 0; i < t.elements(); ++i) t.set(i, normal(rng_));
+  return t;
+}
+
+Tensor CaseMaker::indices(std::vector<int64_t> dims, int64_t low, int64_t limit) {
+  Tensor t(TENON_I32, std::move(dims));
+  std::uniform_int_distribution<int64_t> uniform(low, limit - 1);
+  for (int64_t i = 0; i < t.elements(); ++i) t.set(i, static_cast<double>(uniform(rng_)));
+  return t;
+}
+
+Tensor CaseMaker::targets(double padding) {
+  Tensor t = indices({n_.b, n_.s}, 0, n_.v);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    if (uniform(rng_) < padding) t.set(i, -1 - static_cast<double>(i % 3));
+  }
+  return t;
+}
+
+Tensor CaseMaker::range(int64_t rows, int64_t n, int64_t start) const {
+  Tensor t(TENON_I32, {rows, n});
+  for (int64_t i = 0; i < t.elements(); ++i) t.set(i, static_cast<double>(start + i % n));
+  return t;
+}
+
+Op CaseMaker::embedding() {
+  return {
+      "embedding", {indices({n_.b, n_.s}, 0, n_.v), random({n_.v, n_.h})}, {real({n_.b, n_.s, n_.h})}, {}};
+}
+
+Op CaseMaker::layernorm() {
+  Tensor x = random({n_.b, n_.s, n_.h}, 2);
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, x.at(i) + 1);
+  return {"layernorm",
+          {x, random({n_.h}), random({n_.h})},
+          {real({n_.b, n_.s, n_.h}), real({n_.b, n_.s}), real({n_.b, n_.s})},
+          {number("eps", 1e-2)}};
+}
+
+Op CaseMaker::rmsnorm() {
+  return {"rmsnorm",
+          {random({n_.b, n_.s, n_.h}, 2), random({n_.h})},
+          {real({n_.b, n_.s, n_.h}), real({n_.b, n_.s})},
+          {number("eps", 1e-2)}};
+}
+
+Op CaseMaker::linear() {
+  return {"linear",
+          {random({n_.b, n_.s, n_.h}), random({n_.g, n_.r, n_.d, n_.h})},
+          {real({n_.b, n_.s, n_.g, n_.r, n_.d})},
+          {}};
+}
+
+Op CaseMaker::linear_structured() {
+  return {"linear",
+          {random({n_.b, n_.s, n_.g, n_.d}), random({n_.h, n_.g, n_.d})},
+          {real({n_.b, n_.s, n_.h})},
+          {}};
+}
+
+Op CaseMaker::bias_add() {
+  return {"bias_add",
+          {random({n_.b, n_.s, n_.g, n_.h}), random({n_.g, n_.h})},
+          {real({n_.b, n_.s, n_.g, n_.h})},
+          {}};
+}
+
+Op CaseMaker::rope(bool inverse) {
+  return {"rope",
+          {random({n_.b, n_.s, n_.g, n_.r, n_.d}), indices({n_.b, n_.s}, 0, 5000)},
+          {real({n_.b, n_.s, n_.g, n_.r, n_.d})},
+          {number("theta", 10000), integer("inverse", inverse ? 1 : 0)}};
+}
+
+Op CaseMaker::attention(Positions positions) {
+  Tensor qpos = range(n_.b, n_.s, 0), kpos = range(n_.b, n_.t, 0);
+  if (positions == Positions::offset) qpos = range(n_.b, n_.s, std::max<int64_t>(0, n_.t - n_.s));
+  if (positions == Positions::shuffled) {
+    qpos = indices({n_.b, n_.s}, 0, 2 * std::max(n_.s, n_.t));
+    kpos = indices({n_.b, n_.t}, 0, 2 * std::max(n_.s, n_.t));
+  }
+  if (positions == Positions::blind) {  // every second query sees nothing
+    for (int64_t i = 0; i < qpos.elements(); i += 2) qpos.set(i, -1);
+  }
+  return {"attention",
+          {random({n_.b, n_.s, n_.g, n_.r, n_.d}), random({n_.b, n_.t, n_.g, n_.d}),
+           random({n_.b, n_.t, n_.g, n_.d}), qpos, kpos},
+          {real({n_.b, n_.s, n_.g, n_.r, n_.d}), real({n_.b, n_.g, n_.r, n_.s})},
+          {number("scale", 1.5 / std::sqrt(static_cast<double>(n_.d)))}};
+}
+
+Op CaseMaker::gelu() {
+  return {"gelu", {random({n_.b, n_.s, n_.g, n_.h}, 2)}, {real({n_.b, n_.s, n_.g, n_.h})}, {}};
+}
+
+Op CaseMaker::swiglu() {
+  return {
+      "swiglu", {random({n_.b, n_.s, n_.h}, 2), random({n_.b, n_.s, n_.h})}, {real({n_.b, n_.s, n_.h})}, {}};
+}
+
+Op CaseMaker::dropout(double p) {
+  Tensor sample(TENON_I64, {n_.b}), step(TENON_I64, {});
+  for (int64_t i = 0; i < n_.b; ++i) sample.set(i, 0x123456789abcp0 + static_cast<double>(i));
+  step.set(0, 70001);
+  return {"dropout",
+          {random({n_.b, n_.s, n_.g, n_.h}), sample, indices({n_.b, n_.s}, 0, 4096), step},
+          {real({n_.b, n_.s, n_.g, n_.h})},
+          {number("p", p), integer("key", 0x0123456789abcdef)}};
+}
+
+Op CaseMaker::cross_entropy(double padding) {
+  return {"cross_entropy",
+          {random({n_.b, n_.s, n_.v}, 3), targets(padding)},
+          {Tensor(TENON_F64, {}), Tensor(TENON_I64, {}), real({n_.b, n_.s})},
+          {}};
+}
+
+std::vector<Op> CaseMaker::backward(const Op& f, const Tensor& dy) {
+  const Result done = reference_.run(f);
+  EXPECT_EQ(done.code, TENON_OK) << done.message;
+  const auto& [in, out] = std::pair(f.in, done.out);
+  const auto like = [&](const Tensor& t) { return Tensor(t.dtype(), t.dims()); };
+  if (f.kind == "embedding") return {{"embedding_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
+  if (f.kind == "layernorm") {
+    return {{"layernorm_dgrad", {dy, in[0], in[1], out[1], out[2]}, {like(in[0])}, {}},
+            {"layernorm_wgrad", {dy, in[0], out[1], out[2]}, {like(in[1]), like(in[2])}, {}}};
+  }
+  if (f.kind == "rmsnorm") {
+    return {{"rmsnorm_dgrad", {dy, in[0], in[1], out[1]}, {like(in[0])}, {}},
+            {"rmsnorm_wgrad", {dy, in[0], out[1]}, {like(in[1])}, {}}};
+  }
+  if (f.kind == "linear") {
+    return {{"linear_dgrad", {dy, in[1]}, {like(in[0])}, {}},
+            {"linear_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
+  }
+  if (f.kind == "bias_add") return {{"bias_wgrad", {dy}, {like(in[1])}, {}}};
+  if (f.kind == "rope") {
+    return {{"rope", {dy, in[1]}, {like(in[0])}, {f.attrs[0], integer("inverse", 1 - f.attrs[1].exact)}}};
+  }
+  if (f.kind == "attention") {
+    return {{"attention_dgrad",
+             {dy, in[0], in[1], in[2], out[0], out[1], in[3], in[4]},
+             {like(in[0]), like(in[1]), like(in[2])},
+             f.attrs}};
+  }
+  if (f.kind == "gelu") return {{"gelu_dgrad", {dy, in[0]}, {like(in[0])}, {}}};
+  if (f.kind == "swiglu") return {{"swiglu_dgrad", {dy, in[0], in[1]}, {like(in[0]), like(in[1])}, {}}};
+  if (f.kind == "dropout") return {{"dropout", {dy, in[1], in[2], in[3]}, {like(in[0])}, f.attrs}};
+  if (f.kind == "cross_entropy") return {{"cross_entropy_dgrad", {in[0], in[1], out[2]}, {like(in[0])}, {}}};
+  ADD_FAILURE() << "no backward for " << f.kind;
+  return {};
+}
+
+void CaseMaker::add_plain(std::vector<Case>& cases, const std::string& name, const Op& op) {
+  cases.push_back({name, op});
+  if (kAccumulating.contains(op.kind)) {
+    Op more = op;
+    more.flags = TENON_KERNEL_ACCUMULATE;
+    for (Tensor& t : more.out) t = random(t.dims());
+    cases.push_back({name + ", accumulating", more});
+  }
+  if (kInplace.contains(op.kind)) {
+    Op there = op;
+    there.inplace = 0;
+    cases.push_back({name + ", in place", there});
+  }
+}
+
+void CaseMaker::add_forward(std::vector<Case>& cases, const std::string& name, const Op& op) {
+  add_plain(cases, op.kind + name, op);
+  for (const Op& back : backward(op, random(op.out[0].dims()))) add_plain(cases, back.kind + name, back);
+}
+
+void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
+  for (uint32_t dtype : {dtype_, uint32_t{TENON_I64}, uint32_t{TENON_I32}}) {
+    const auto ramp = [&](std::vector<int64_t> dims, double start) {
+      Tensor t(dtype, std::move(dims));
+      for (int64_t i = 0; i < t.elements(); ++i) t.set(i, start + static_cast<double>(i));
+      return t;
+    };
+    add_plain(cases, "add",
+              {"add", {ramp({n_.b, n_.h}, 3), ramp({n_.b, n_.h}, -7)}, {ramp({n_.b, n_.h}, 0)}, {}});
+    const Tensor x = ramp({n_.b, n_.s, n_.h}, 1);
+    for (int64_t dim = 0; dim < 3; ++dim) {
+      const auto d = static_cast<size_t>(dim);
+      const int64_t start = x.dims()[d] / 3, size = x.dims()[d] - start - x.dims()[d] / 4;
+      std::vector<int64_t> part = x.dims(), joined = x.dims();
+      part[d] = size;
+      joined[d] = x.dims()[d] + 2 * size;
+      cases.push_back({"slice of dim " + std::to_string(dim),
+                       {"slice",
+                        {x},
+                        {ramp(part, 0)},
+                        {integer("dim", dim), integer("start", start), integer("size", size)}}});
+      cases.push_back(
+          {"concat along dim " + std::to_string(dim),
+           {"concat", {ramp(part, 5), x, ramp(part, 9)}, {ramp(joined, 0)}, {integer("dim", dim)}}});
+    }
+  }
+}
+
+void CaseMaker::add_sums(std::vector<Case>& cases) {
+  cases.push_back({"sqnorm", {"sqnorm", {random({n_.b, n_.s, n_.h})}, {Tensor(TENON_F64, {})}, {}}});
+  cases.push_back({"sqnorm of a scalar", {"sqnorm", {random({})}, {Tensor(TENON_F64, {})}, {}}});
+  for (const auto& [clip, count] : {std::pair{0.0, 7.0}, {0.5, 3.0}, {1e9, 3.0}, {1.0, 0.0}}) {
+    Op op{"clip_scale", {}, {Tensor(TENON_F64, {}), Tensor(TENON_F64, {})}, {number("clip", clip)}};
+    for (double square : {2.0, 0.25, 40.0}) {
+      op.in.emplace_back(TENON_F64, std::vector<int64_t>{});
+      op.in.back().set(0, square);
+    }
+    op.in.emplace_back(TENON_I64, std::vector<int64_t>{});
+    op.in.back().set(0, count);
+    cases.push_back({"clip_scale", op});
+  }
+}
+
+std::vector<Case> CaseMaker::all() {
+  std::vector<Case> cases;
+  add_forward(cases, "", embedding());
+  add_forward(cases, "", layernorm());
+  add_forward(cases, "", rmsnorm());
+  add_forward(cases, "", linear());
+  add_forward(cases, " with structured input", linear_structured());
+  add_forward(cases, "", bias_add());
+  add_forward(cases, "", rope(false));
+  add_forward(cases, ", causal", attention(Positions::causal));
+  add_forward(cases, ", offset", attention(Positions::offset));
+  add_forward(cases, ", shuffled", attention(Positions::shuffled));
+  add_forward(cases, ", blind", attention(Positions::blind));
+  add_forward(cases, "", gelu());
+  add_forward(cases, "", swiglu());
+  for (double p : {0.0, 0.1, 0.75}) add_forward(cases, " of " + std::to_string(p), dropout(p));
+  for (double padding : {0.0, 0.4, 1.0}) {
+    add_forward(cases, " with padding " + std::to_string(padding), cross_entropy(padding));
+  }
+  add_shape_ops(cases);
+  add_sums(cases);
+  return cases;
+}
+
+}  // namespace tenon::test

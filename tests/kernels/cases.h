@@ -1,0 +1,68 @@
+// Ready-made calls of every op kind with random operands that fit together.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernel_test.h"
+
+namespace tenon::test {
+
+struct Size {
+  int64_t b, s, t, h, v, g, r, d;  // the letters of docs/reference/ops.md
+};
+std::string text(const Size& size);
+
+// Odd and tiny sizes, and ones that reach every block and tile loop.
+std::vector<Size> small_sizes();
+std::vector<Size> large_sizes();
+
+struct Case {
+  std::string name;
+  Op op;
+};
+
+class CaseMaker {
+ public:
+  // `reference` computes operands that other ops make (mean, lse, o).
+  CaseMaker(const Kernels& reference, uint32_t dtype, const Size& size, uint64_t seed);
+
+  // All variants: accumulating, in place, padded, with shuffled positions.
+  std::vector<Case> all();
+
+  Tensor random(std::vector<int64_t> dims, double scale = 1);
+  Tensor indices(std::vector<int64_t> dims, int64_t low, int64_t limit);
+  Tensor targets(double padding);
+  Tensor real(std::vector<int64_t> dims) const { return {dtype_, std::move(dims)}; }
+  Tensor range(int64_t rows, int64_t n, int64_t start) const;  // [rows n] i32: start, start + 1, ...
+
+  Op embedding();
+  Op layernorm();
+  Op rmsnorm();
+  Op linear();             // x[b s h] w[g r d h]
+  Op linear_structured();  // x[b s g d] w[h g d]
+  Op bias_add();
+  Op rope(bool inverse);
+  enum class Positions { causal, offset, shuffled, blind };
+  Op attention(Positions positions);
+  Op gelu();
+  Op swiglu();
+  Op dropout(double p);
+  Op cross_entropy(double padding);
+  // The backward ops of a forward op and the gradient of its output 0, in the order of ops.md.
+  std::vector<Op> backward(const Op& forward, const Tensor& dy);
+
+ private:
+  void add_forward(std::vector<Case>& cases, const std::string& name, const Op& op);
+  void add_plain(std::vector<Case>& cases, const std::string& name, const Op& op);
+  void add_shape_ops(std::vector<Case>& cases);
+  void add_sums(std::vector<Case>& cases);
+
+  const Kernels& reference_;
+  uint32_t dtype_;
+  Size n_;
+  std::mt19937_64 rng_;
+};
+
+}  // namespace tenon::test
