@@ -1,0 +1,80 @@
+#include "host/resolve.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tenon {
+namespace {
+
+// "/kernels/options" -> "/kernels/plugin": where the plugin's name stands.
+std::string name_pointer(const PluginUse& use) { return use.pointer.substr(0, use.pointer.rfind('/')) + "/plugin"; }
+
+Result<const Plugin*> load(PluginRegistry& registry, const PluginUse& use) {
+  auto plugin = registry.load(use.id);
+  if (plugin.ok()) return plugin;
+  Error error = std::move(plugin).error();
+  error.place = name_pointer(use);
+  return error;
+}
+
+template <class Table>
+Result<const Table*> table_of(const Plugin& plugin, const PluginUse& use) {
+  auto table = plugin.interface<Table>();
+  if (table.ok()) return table;
+  Error error = std::move(table).error();
+  error.place = name_pointer(use);
+  return error;
+}
+
+Result<OptionValues> options_of(const Plugin& plugin, const std::string& options, const std::string& pointer) {
+  TENON_TRY(const Json given, parse_json(options, pointer));
+  return plugin.read_options(given, pointer);
+}
+
+template <class Table>
+Result<Plugged<Table>> plug(PluginRegistry& registry, const PluginUse& use) {
+  TENON_TRY(const Plugin* plugin, load(registry, use));
+  Plugged<Table> out;
+  out.id = plugin->id();
+  TENON_TRY(out.table, table_of<Table>(*plugin, use));
+  TENON_TRY(out.options, options_of(*plugin, use.options, use.pointer));
+  return out;
+}
+
+template <class Table>
+Result<std::vector<Plugged<Table>>> plug_all(PluginRegistry& registry, const std::vector<PluginUse>& uses) {
+  std::vector<Plugged<Table>> out;
+  for (const PluginUse& use : uses) {
+    TENON_TRY(auto plugged, plug<Table>(registry, use));
+    out.push_back(std::move(plugged));
+  }
+  return out;
+}
+
+Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& recipe) {
+  TENON_TRY(const Plugin* plugin, load(registry, recipe.optimizer));
+  OptimizerUse out;
+  out.id = plugin->id();
+  TENON_TRY(out.table, table_of<tenon_optimizer>(*plugin, recipe.optimizer));
+  TENON_TRY(auto common, options_of(*plugin, recipe.optimizer.options, recipe.optimizer.pointer));
+  out.groups.push_back(std::move(common));
+  for (const OptimizerGroup& group : recipe.groups) {
+    TENON_TRY(auto options, options_of(*plugin, group.options, group.pointer));
+    out.groups.push_back(std::move(options));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<PluginSet> load_plugins(PluginRegistry& registry, const Recipe& recipe) {
+  PluginSet out;
+  TENON_TRY(out.kernels, plug<tenon_kernels>(registry, recipe.kernels));
+  TENON_TRY(out.comm, plug<tenon_comm>(registry, recipe.comm));
+  TENON_TRY(out.data, plug<tenon_data>(registry, recipe.data));
+  TENON_TRY(out.optimizer, plug_optimizer(registry, recipe));
+  TENON_TRY(out.passes, plug_all<tenon_pass>(registry, recipe.strategies));
+  TENON_TRY(out.sinks, plug_all<tenon_sink>(registry, recipe.sinks));
+  return out;
+}
+
+}  // namespace tenon
