@@ -33,9 +33,10 @@ local dims_type = s.list(dim_type, "the dims")
 local one_or_more_dims = {
   name = "a pair { \"name\", size } or a list of them",
   check = function(value, owner, key)
-    local single = dim_type.check(value)
-    if single then return { single } end
-    if type(value) == "table" and #value > 0 then return dims_type.check(value, owner, key) end
+    if type(value) ~= "table" or #value == 0 then return nil end
+    if type(value[1]) ~= "string" then return dims_type.check(value, owner, key) end
+    local single, code = dim_type.check(value)
+    return single and { single }, code
   end,
 }
 
@@ -149,6 +150,9 @@ local function use_param(graph, what, param)
     end
     return known
   end
+  if graph.used[param.name] then
+    core.fail("R006", what .. ": '" .. param.name .. "' is the name of a value", "give the parameter another name")
+  end
   local in_round = param.name:find("{i}", 1, true) ~= nil
   if in_round and graph.scope == graph.top then
     core.fail("R006", what .. ": parameter '" .. param.name .. "' has {i} outside of nn.blocks")
@@ -159,7 +163,7 @@ local function use_param(graph, what, param)
   core.mark(entry, nil, core.caller())
   scope.params[#scope.params + 1] = entry
   known = { name = param.name, dims = param.dims, scope = in_round and scope or nil }
-  graph.params[param.name] = known
+  graph.params[param.name], graph.used[param.name] = known, true
   return known
 end
 

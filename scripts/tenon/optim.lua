@@ -6,16 +6,12 @@ local lr = require "tenon.lr"
 local plugin = require "tenon.plugin"
 
 local Optimizer = s.class("an optimizer", "t.optim.adamw, t.optim.sgd or t.optim.plugin")
-local share = s.number { min = 0, below = 1 }
+local number = s.optional(s.number())
 
+-- Names and types, for messages with a place; defaults and ranges are the plugins' own.
 local options_of = {
-  adamw = {
-    beta1 = s.optional(share), beta2 = s.optional(share), eps = s.optional(s.number { above = 0 }),
-    weight_decay = s.optional(s.number { min = 0 }),
-  },
-  sgd = {
-    momentum = s.optional(share), nesterov = s.optional(s.boolean), weight_decay = s.optional(s.number { min = 0 }),
-  },
+  adamw = { beta1 = number, beta2 = number, eps = number, weight_decay = number },
+  sgd = { momentum = number, nesterov = s.optional(s.boolean), weight_decay = number },
 }
 
 -- Not options of the plugin.

@@ -83,6 +83,11 @@ class Writer {
     }
     return object(pointer, origin, depth);
   }
+  // Where the value on top was made, if it is a table that knows.
+  Place own_place(const Place& otherwise) {
+    const Origin* known = lua_istable(L_, -1) ? find_origin(L_, -1) : nullptr;
+    return known != nullptr && known->self.file >= 0 ? known->self : otherwise;
+  }
   bool is_empty() {
     lua_pushnil(L_);
     if (lua_next(L_, -2) == 0) return true;
@@ -96,7 +101,7 @@ class Writer {
     Json out = Json::array();
     for (size_t i = 0; i < length; ++i) {
       lua_rawgeti(L_, -1, static_cast<lua_Integer>(i) + 1);
-      const Place& place = i < origin.items.size() ? origin.items[i] : origin.self;
+      const Place place = i < origin.items.size() ? origin.items[i] : own_place(origin.self);
       out.push_back(value(pointer + "/" + std::to_string(i), place, depth + 1));
       lua_pop(L_, 1);
     }
@@ -131,7 +136,8 @@ std::string write_document(lua_State* L, int index) {
   index = lua_absindex(L, index);
   lua_getfield(L, index, "recipe");
   Writer recipe(L);
-  out["recipe"] = recipe.value("", {}, 0);
+  const Origin* origin = find_origin(L, -1);
+  out["recipe"] = recipe.value("", origin == nullptr ? Place{} : origin->self, 0);
   out["provenance"] = std::move(recipe.provenance());
   lua_pop(L, 1);
   lua_getfield(L, index, "parameters");

@@ -76,9 +76,7 @@ int evaluate_protected(lua_State* L) {
   Session& session = session_of(L);
   open_sandbox(L);
   lua_sethook(L, count_instructions, LUA_MASKCOUNT, kHookInterval);
-  load_file(L, session.config->path, true);
-  lua_getfield(L, LUA_REGISTRYINDEX, kMarkerKey);
-  lua_call(L, 1, 1);
+  run_file(L, session.config->path, true);
   lua_getfield(L, LUA_REGISTRYINDEX, kGlobalsKey);
   lua_getfield(L, -1, "require");
   lua_pushstring(L, "tenon.finish");

@@ -333,9 +333,7 @@ int require(lua_State* L) {
   const std::string path = find_module(L, name, user);
   lua_pushboolean(L, 1);
   lua_setfield(L, 2, name.c_str());
-  load_file(L, path, user);
-  lua_getfield(L, LUA_REGISTRYINDEX, kMarkerKey);
-  lua_call(L, 1, 1);
+  run_file(L, path, user);
   if (lua_isnil(L, -1) || lua_isboolean(L, -1)) raise_module(L, "module '" + name + "' returns nothing", "");
   lua_pushvalue(L, -1);
   lua_setfield(L, 2, name.c_str());
@@ -406,12 +404,14 @@ int mistake_text(lua_State* L) {
   return 1;
 }
 
-// Called by instrumented chunks: (number, table) -> table.
+// Called by instrumented chunks (source.h): (number, table) -> table, and (...) -> ...
 int mark_constructor(lua_State* L) {
   set_origin(L, 2, static_cast<size_t>(lua_tointeger(L, 1)));
   lua_settop(L, 2);
   return 1;
 }
+
+int pass_values(lua_State* L) { return lua_gettop(L); }
 
 void open_registry(lua_State* L) {
   lua_newtable(L);  // origins: forgets tables that are gone
@@ -425,7 +425,9 @@ void open_registry(lua_State* L) {
   lua_newtable(L);
   lua_setfield(L, LUA_REGISTRYINDEX, kGlobalsKey);
   lua_pushcfunction(L, trampoline<mark_constructor>);
-  lua_setfield(L, LUA_REGISTRYINDEX, kMarkerKey);
+  lua_setfield(L, LUA_REGISTRYINDEX, kTableKey);
+  lua_pushcfunction(L, pass_values);
+  lua_setfield(L, LUA_REGISTRYINDEX, kValuesKey);
   luaL_newmetatable(L, kMistakeKey);
   lua_pushcfunction(L, trampoline<mistake_text>);
   lua_setfield(L, -2, "__tostring");

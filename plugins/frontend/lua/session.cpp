@@ -239,8 +239,21 @@ Origin& own_origin(lua_State* L, int index) {
   return session.origins.back();
 }
 
+namespace {
+
+// Where the parts of each constructor of a user's file stand.
+void add_origins(Session& session, int file, const Source& source) {
+  for (const Constructor& made : source.constructors()) {
+    Origin origin;
+    origin.self = {file, source.position_of(made.start)};
+    for (const auto& [key, token] : made.keys) origin.keys[key] = {file, source.position_of(token)};
+    for (const size_t token : made.items) origin.items.push_back({file, source.position_of(token)});
+    session.origins.push_back(std::move(origin));
+  }
+}
+
+// Leaves the chunk of the file on the stack, text only, with the environment of recipes.
 void load_file(lua_State* L, const std::string& path, bool user) {
-  static constexpr const char* kMarker = "__tenon_at";
   Session& session = session_of(L);
   const int file = static_cast<int>(session.files.size());
   session.files.push_back(std::make_unique<File>(File{path, user, Source(read_file(L, path))}));
@@ -250,21 +263,22 @@ void load_file(lua_State* L, const std::string& path, bool user) {
   if (luaL_loadbufferx(L, source.text().data(), source.text().size(), name.c_str(), "t") != LUA_OK) {
     raise_syntax(L, file);
   }
-  if (user) {
-    lua_pop(L, 1);
-    const size_t first = session.origins.size();
-    for (const Constructor& made : source.constructors()) {
-      Origin origin;
-      origin.self = {file, source.position_of(made.start)};
-      for (const auto& [key, token] : made.keys) origin.keys[key] = {file, source.position_of(token)};
-      for (const size_t token : made.items) origin.items.push_back({file, source.position_of(token)});
-      session.origins.push_back(std::move(origin));
-    }
-    const std::string text = source.instrumented(first, kMarker);
-    if (luaL_loadbufferx(L, text.data(), text.size(), name.c_str(), "t") != LUA_OK) raise_syntax(L, file);
-  }
+  lua_pop(L, 1);
+  const size_t first = session.origins.size();
+  if (user) add_origins(session, file, source);
+  const std::string text = source.instrumented(user, first);
+  if (luaL_loadbufferx(L, text.data(), text.size(), name.c_str(), "t") != LUA_OK) raise_syntax(L, file);
   lua_getfield(L, LUA_REGISTRYINDEX, kGlobalsKey);
   if (lua_setupvalue(L, -2, 1) == nullptr) lua_pop(L, 1);
+}
+
+}  // namespace
+
+void run_file(lua_State* L, const std::string& path, bool user) {
+  load_file(L, path, user);
+  lua_getfield(L, LUA_REGISTRYINDEX, kTableKey);
+  lua_getfield(L, LUA_REGISTRYINDEX, kValuesKey);
+  lua_call(L, 2, 1);
 }
 
 }  // namespace tenon::lua

@@ -16,7 +16,7 @@ namespace tenon::lua {
 
 constexpr size_t kMaxSource = size_t{1} << 20;
 constexpr size_t kMaxMemory = size_t{64} << 20;
-constexpr int64_t kMaxInstructions = 100'000'000;
+constexpr int64_t kMaxInstructions = 50'000'000;
 constexpr int kHookInterval = 1000;
 
 // A mistake in the recipe, as the document reports it (tenon/frontend.h).
@@ -102,16 +102,17 @@ const Origin* find_origin(lua_State* L, int index);
 // The table's own origin, made (as a copy of what it shared) when it has none of its own.
 Origin& own_origin(lua_State* L, int index);
 
-// Leaves the chunk of the file on the stack, text only, with the environment of recipes. User files are
-// instrumented (source.h). Raises R011 (syntax) or R015 (not readable).
-void load_file(lua_State* L, const std::string& path, bool user);
+// Runs the file (text only) in the environment of recipes and leaves the one value that it returns on the
+// stack. User files are instrumented (source.h). Raises R011 (syntax) or R015 (not readable).
+void run_file(lua_State* L, const std::string& path, bool user);
 
 // Registry keys.
 constexpr const char* kOriginsKey = "tenon.origins";
 constexpr const char* kMistakeKey = "tenon.mistake";
 constexpr const char* kGlobalsKey = "tenon.globals";
 constexpr const char* kLoadedKey = "tenon.loaded";
-constexpr const char* kMarkerKey = "tenon.marker";
+constexpr const char* kTableKey = "tenon.table";
+constexpr const char* kValuesKey = "tenon.values";
 
 // sandbox.cpp: fills a fresh state. primitives.cpp: pushes the module tenon.core.
 void open_sandbox(lua_State* L);

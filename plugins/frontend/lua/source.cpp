@@ -128,6 +128,7 @@ Source::Source(std::string text) : text_(std::move(text)) {
   }
   tokenize();
   find_constructors();
+  find_returns();
 }
 
 void Source::tokenize() {
@@ -174,73 +175,115 @@ size_t Source::chain_start(size_t last) const {
   return start;
 }
 
+Constructor Source::constructor_at(size_t token) const {
+  Constructor made;
+  made.open = made.close = made.start = token;
+  if (token == 0) return made;
+  const TokenKind before = tokens_[token - 1].kind;
+  const bool closing = is(token - 1, ")") || is(token - 1, "]") || is(token - 1, "}");
+  made.bare_argument = before == TokenKind::name || before == TokenKind::string || closing;
+  if (before == TokenKind::name) made.start = chain_start(token - 1);
+  if (token > 1 && is(token - 1, "(") && tokens_[token - 2].kind == TokenKind::name) {
+    made.start = chain_start(token - 2);
+  }
+  return made;
+}
+
+// A field of `owner` begins at the token.
+void Source::note_field(Constructor& owner, size_t token) const {
+  if (tokens_[token].kind == TokenKind::name && is(token + 1, "=")) {
+    owner.keys.emplace(text_of(token), token);
+  } else if (is(token, "[") && is(token + 2, "]") && is(token + 3, "=") &&
+             tokens_[token + 1].kind == TokenKind::string) {
+    owner.keys.emplace(key_text(text_of(token + 1)), token + 1);
+  } else if (!is(token, "[")) {
+    owner.items.push_back(token);
+  }
+}
+
+// +1 where something opens that a later token closes, -1 where it is closed.
+int Source::nesting(size_t token) const {
+  for (const char* open : {"{", "(", "[", "function", "do", "if", "repeat"}) {
+    if (is(token, open)) return 1;
+  }
+  for (const char* close : {"}", ")", "]", "end", "until"}) {
+    if (is(token, close)) return -1;
+  }
+  return 0;
+}
+
 void Source::find_constructors() {
-  // Openers of what is not yet closed: a constructor's number, or -1 for anything else.
-  std::vector<long> open;
-  bool at_field = false;  // a field of the innermost constructor begins at this token
+  std::vector<long> open;  // what is not yet closed: a constructor's number, -1 for anything else
+  bool at_field = false;   // a field of the innermost constructor begins here
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const bool inside = !open.empty() && open.back() >= 0;
-    if (at_field && inside && !is(i, "}")) {
-      Constructor& owner = constructors_[static_cast<size_t>(open.back())];
-      if (tokens_[i].kind == TokenKind::name && is(i + 1, "=")) {
-        owner.keys.emplace(text_of(i), i);
-      } else if (is(i, "[") && is(i + 2, "]") && is(i + 3, "=") && tokens_[i + 1].kind == TokenKind::string) {
-        owner.keys.emplace(key_text(text_of(i + 1)), i + 1);
-      } else if (!is(i, "[")) {
-        owner.items.push_back(i);
-      }
-    }
-    at_field = false;
+    if (at_field && inside && !is(i, "}")) note_field(constructors_[static_cast<size_t>(open.back())], i);
+    at_field = is(i, "{") || (inside && (is(i, ",") || is(i, ";")));
+    const int change = nesting(i);
     if (is(i, "{")) {
-      Constructor made;
-      made.open = made.close = made.start = i;
-      const bool after_value =
-          i > 0 && (tokens_[i - 1].kind == TokenKind::name || tokens_[i - 1].kind == TokenKind::string ||
-                    is(i - 1, ")") || is(i - 1, "]") || is(i - 1, "}"));
-      made.bare_argument = after_value;
-      if (after_value && tokens_[i - 1].kind == TokenKind::name) made.start = chain_start(i - 1);
-      if (i > 1 && is(i - 1, "(") && tokens_[i - 2].kind == TokenKind::name) made.start = chain_start(i - 2);
       open.push_back(static_cast<long>(constructors_.size()));
-      constructors_.push_back(std::move(made));
-      at_field = true;
-    } else if (is(i, "(") || is(i, "[") || is(i, "function") || is(i, "do") || is(i, "if") ||
-               is(i, "repeat")) {
+      constructors_.push_back(constructor_at(i));
+    } else if (change > 0) {
       open.push_back(-1);
-    } else if (is(i, "}") || is(i, ")") || is(i, "]") || is(i, "end") || is(i, "until")) {
-      if (is(i, "}") && inside) constructors_[static_cast<size_t>(open.back())].close = i;
-      if (!open.empty()) open.pop_back();
-    } else if (is(i, ",") || is(i, ";")) {
-      at_field = inside;
+    } else if (change < 0 && !open.empty()) {
+      if (inside && is(i, "}")) constructors_[static_cast<size_t>(open.back())].close = i;
+      open.pop_back();
     }
   }
 }
 
-std::string Source::instrumented(size_t first_id, const std::string& marker) const {
-  std::map<size_t, std::string> before, after;  // by byte
-  for (size_t i = 0; i < constructors_.size(); ++i) {
+// A return is the last statement of its block: what it returns ends before the block does.
+void Source::find_returns() {
+  struct Open {
+    size_t first;  // token behind `return`
+    int depth;
+  };
+  std::vector<Open> open;
+  int depth = 0;
+  const auto ends_block = [this](size_t i) {
+    return i >= tokens_.size() || is(i, "end") || is(i, "else") || is(i, "elseif") || is(i, "until") ||
+           is(i, ";");
+  };
+  for (size_t i = 0; i <= tokens_.size(); ++i) {
+    if (!open.empty() && open.back().depth == depth && ends_block(i)) {
+      if (i > open.back().first) returns_.emplace_back(open.back().first, i - 1);
+      open.pop_back();
+    }
+    if (i == tokens_.size()) break;
+    depth += nesting(i);
+    if (is(i, "return")) open.push_back({i + 1, depth});
+  }
+}
+
+std::string Source::instrumented(bool tables, size_t first_id) const {
+  // Insertions by byte. At one byte, what closes comes before what opens; an inner part closes first and
+  // opens last, which the order of filling below gives.
+  std::map<size_t, std::string> opening, closing;
+  for (const auto& [first, last] : returns_) {
+    opening[tokens_[first].begin] += "__tenon_values(";
+    closing[tokens_[last].end] = ")";
+  }
+  for (size_t i = 0; tables && i < constructors_.size(); ++i) {
     const Constructor& c = constructors_[i];
     if (c.close == c.open) continue;
-    before[tokens_[c.open].begin] =
-        std::string(c.bare_argument ? "(" : "") + marker + "(" + std::to_string(first_id + i) + ",";
-    after[tokens_[c.close].end] += c.bare_argument ? "))" : ")";
+    opening[tokens_[c.open].begin] +=
+        std::string(c.bare_argument ? "(" : "") + "__tenon_table(" + std::to_string(first_id + i) + ",";
+    std::string& close = closing[tokens_[c.close].end];
+    close = (c.bare_argument ? "))" : ")") + close;
   }
-  std::string out = "local " + marker + " = ...; ";
+  std::string out = "local __tenon_table, __tenon_values = ...; ";
   size_t at = 0;
-  const auto copy_to = [&](size_t byte) {
-    out.append(text_, at, byte - at);
-    at = byte;
-  };
-  while (!before.empty() || !after.empty()) {
-    const size_t b = before.empty() ? text_.size() + 1 : before.begin()->first;
-    const size_t a = after.empty() ? text_.size() + 1 : after.begin()->first;
-    // Where one constructor ends and the next begins at the same byte, the closing goes first.
-    copy_to(std::min(a, b));
-    auto& list = a <= b ? after : before;
+  while (!opening.empty() || !closing.empty()) {
+    const size_t o = opening.empty() ? text_.size() + 1 : opening.begin()->first;
+    const size_t c = closing.empty() ? text_.size() + 1 : closing.begin()->first;
+    const size_t next = std::min(o, c);
+    out.append(text_, at, next - at);
+    at = next;
+    auto& list = c <= o ? closing : opening;
     out += list.begin()->second;
     list.erase(list.begin());
   }
-  copy_to(text_.size());
-  return out;
+  return out.append(text_, at);
 }
 
 bool Source::is_key(size_t token) const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::lua {
@@ -45,9 +46,10 @@ class Source {
   // The line without its end, or "" when there is none.
   std::string line(int number) const;
 
-  // The same program, on the same lines, in which every table constructor number i is wrapped as
-  // `marker(first_id + i, { ... })`; `marker` is the first argument of the chunk.
-  std::string instrumented(size_t first_id, const std::string& marker) const;
+  // The same program, on the same lines. What is returned is wrapped as `__tenon_values(...)`, so that no
+  // call is a tail call, which would forget where it was made; and with `tables`, constructor number i as
+  // `__tenon_table(first_id + i, { ... })`. Both functions are the arguments of the chunk.
+  std::string instrumented(bool tables, size_t first_id) const;
 
   // Where `name` is read on that line as a variable (not a field or a key); else the line's first token.
   Position find_variable(std::string_view name, int line) const;
@@ -63,6 +65,10 @@ class Source {
  private:
   void tokenize();
   void find_constructors();
+  Constructor constructor_at(size_t token) const;
+  void note_field(Constructor& owner, size_t token) const;
+  void find_returns();
+  int nesting(size_t token) const;
   size_t chain_start(size_t last) const;
   bool is(size_t token, std::string_view text) const;
   bool is_key(size_t token) const;
@@ -71,6 +77,7 @@ class Source {
   std::vector<size_t> line_starts_;
   std::vector<Token> tokens_;
   std::vector<Constructor> constructors_;
+  std::vector<std::pair<size_t, size_t>> returns_;  // first and last token of what is returned
 };
 
 }  // namespace tenon::lua

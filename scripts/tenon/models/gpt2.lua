@@ -50,12 +50,12 @@ return function(given)
   return nn.model("gpt2", function(tokens, positions)
     local hidden = { "hidden", o.width }
     local wte = nn.param { name = "wte.weight", dims = { { "vocab", o.vocab }, hidden }, init = nn.normal(o.std) }
-    local x = nn.embedding { tokens, weight = wte }
+    local x = nn.embedding { tokens, name = "wte", weight = wte }
     x = nn.add(x, nn.embedding { positions, name = "wpe", dims = { { "position", o.context }, hidden }, std = o.std })
     x = nn.dropout { x, p = o.dropout }
     x = nn.blocks(x, o.layers, function(h, i) return block(o, h, "h." .. i) end)
     x = nn.layernorm { x, name = "ln_f", eps = o.eps }
-    if o.tied then return nn.linear { x, weight = wte } end
+    if o.tied then return nn.linear { x, name = "lm_head", weight = wte } end
     return nn.linear { x, name = "lm_head", out = { "vocab", o.vocab }, std = o.std }
   end)
 end

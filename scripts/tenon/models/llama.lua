@@ -64,10 +64,10 @@ return function(given)
     local embed = nn.param {
       name = "model.embed_tokens.weight", dims = { { "vocab", o.vocab }, { "hidden", o.width } }, init = nn.normal(o.std),
     }
-    local x = nn.embedding { tokens, weight = embed }
+    local x = nn.embedding { tokens, name = "model.embed_tokens", weight = embed }
     x = nn.blocks(x, o.layers, function(h, i) return block(o, h, "model.layers." .. i) end)
     x = nn.rmsnorm { x, name = "model.norm", eps = o.eps }
-    if o.tied then return nn.linear { x, weight = embed } end
+    if o.tied then return nn.linear { x, name = "lm_head", weight = embed } end
     return nn.linear { x, name = "lm_head", out = { "vocab", o.vocab }, std = o.std }
   end)
 end
