@@ -79,10 +79,18 @@ Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, c
   return {};
 }
 
-Status Backward::run(OpId id) {
+Status Backward::run(OpId id, OpId loss_op) {
   enter(graph_.op(id));
   passed_.clear();
-  const bool reached = grads_.contains(op_.out[0]) || std::string_view(op_.def->kind) == "cross_entropy";
+  for (size_t k = 1; k < op_.out.size(); ++k) {
+    if (!grads_.contains(op_.out[k])) continue;
+    return Error{"G005",
+                 "the loss depends on output '" + op_.def->output_names[k] + "' of " + op_.def->kind +
+                     ", which has no backward",
+                 graph_.value(op_.out[k]).name, "use output '" + op_.def->output_names[0] + "' only",
+                 TENON_E_RECIPE};
+  }
+  const bool reached = grads_.contains(op_.out[0]) || id == loss_op;
   if (!reached || !needed_[op_.out[0]]) return {};
   if (op_.def->backward == nullptr) {
     return Error{"G005", std::string("op '") + op_.def->kind + "' has no backward", "", "", TENON_E_RECIPE};
@@ -100,7 +108,7 @@ std::vector<LeafGrad> Backward::leaves() const {
 
 Result<std::vector<LeafGrad>> differentiate(Graph& graph, OpId loss_op) {
   Backward backward(graph, depends_on_params(graph));
-  for (OpId id = loss_op + 1; id-- > 0;) TENON_CHECK(backward.run(id));
+  for (OpId id = loss_op + 1; id-- > 0;) TENON_CHECK(backward.run(id, loss_op));
   std::vector<LeafGrad> leaves = backward.leaves();
   for (ValueId param : graph.with_role(Role::param)) {
     if (std::none_of(leaves.begin(), leaves.end(), [param](const LeafGrad& l) { return l.param == param; })) {

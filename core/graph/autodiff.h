@@ -39,7 +39,7 @@ class Backward {
 
   // For differentiate().
   void enter(const Op& op) { op_ = op; }
-  Status run(OpId id);
+  Status run(OpId id, OpId loss_op);
   std::vector<LeafGrad> leaves() const;
 
  private:

@@ -9,6 +9,7 @@ namespace {
 using Scope = std::map<std::string, ValueId>;
 
 std::string numbered(std::string name, int round) {
+  if (round < 0) return name;
   const size_t at = name.find("{i}");
   if (at != std::string::npos) name.replace(at, 3, std::to_string(round));
   return name;
@@ -57,6 +58,9 @@ class ModelBuilder {
 
  private:
   Status add_op(const OpSpec& spec, Scope& scope, int round) {
+    if (spec.out.empty()) {
+      return Error{"R006", spec.kind + " names no output", spec.pointer, "", TENON_E_RECIPE};
+    }
     std::vector<ValueId> in;
     for (const std::string& written : spec.in) {
       const std::string name = numbered(written, round);
@@ -146,9 +150,14 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
   }
   out.logits = logits->second;
   if (with_loss) {
-    TENON_TRY(const auto loss, graph.add_op("cross_entropy", {out.logits, out.targets}, {}, Phase::forward, -1,
-                                            {"loss", "count", "lse"}));
-    out.loss_op = graph.value(loss[0]).producer;
+    auto loss = graph.add_op("cross_entropy", {out.logits, out.targets}, {}, Phase::forward, -1,
+                             {"loss", "count", "lse"});
+    if (!loss.ok()) {
+      Error error = std::move(loss).error();
+      error.place = "/model/logits";
+      return error;
+    }
+    out.loss_op = graph.value(loss.value()[0]).producer;
   }
   return out;
 }

@@ -114,12 +114,14 @@ Result<Dims> local_dims(const Dims& dims, const Placement& placement, const Mesh
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t parts = mesh.size(placement.dims[i]);
     if (out[i].size % parts != 0) {
-      return Error{"P010",
-                   dims[i].name + " " + std::to_string(dims[i].size) + " is not divisible by the " +
-                       std::to_string(parts) + " parts that " + text(placement, dims, mesh) + " asks for",
-                   "", "nearest: " + std::to_string(dims[i].size / parts * parts) + " or " +
-                       std::to_string((dims[i].size / parts + 1) * parts),
-                   TENON_E_RECIPE};
+      return Error{
+          "P010",
+          dims[i].name + " " + std::to_string(dims[i].size) + " is not divisible by the " +
+              std::to_string(parts) + " parts that " + text(placement, dims, mesh) + " asks for",
+          "",
+          "nearest: " + (dims[i].size < parts ? "" : std::to_string(dims[i].size / parts * parts) + " or ") +
+              std::to_string((dims[i].size / parts + 1) * parts),
+          TENON_E_RECIPE};
     }
     out[i].size /= parts;
   }

@@ -1,6 +1,7 @@
 #include "graph/propagate.h"
 
 #include <algorithm>
+#include <set>
 
 #include "graph/ops.h"
 
@@ -84,12 +85,40 @@ std::optional<Step> next_step(const Placement& from, const Placement& to) {
   return std::nullopt;
 }
 
+// Axes over which the ops of an accumulation run replicated, by output of the op.
+using Avoided = std::map<ValueId, std::set<AxisId>>;
+
+void drop(Placement& placement, const std::set<AxisId>& axes) {
+  for (AxisId axis : axes) {
+    placement.remove_partial(axis);
+    for (auto& dim : placement.dims) drop(dim, axis);
+  }
+}
+
+// Axes that two placements of one value use differently.
+std::set<AxisId> disputed(const Placement& a, const Placement& b, const Mesh& mesh) {
+  std::set<AxisId> out;
+  for (AxisId axis = 0; axis < mesh.axes.size(); ++axis) {
+    if (a.sharded_dim(axis) != b.sharded_dim(axis) || a.is_partial(axis) != b.is_partial(axis)) {
+      out.insert(axis);
+    }
+  }
+  for (size_t d = 0; d < a.dims.size(); ++d) {
+    if (a.dims[d] != b.dims[d]) out.insert(a.dims[d].begin(), a.dims[d].end());
+  }
+  return out;
+}
+
 class Propagator {
  public:
-  Propagator(const Graph& source, const Mesh& mesh) : source_(source), mesh_(mesh) {
+  Propagator(const Graph& source, const Mesh& mesh, Avoided& avoided)
+      : source_(source), mesh_(mesh), avoided_(avoided) {
     out_.graph.real = source.real;
     out_.map.assign(source.values().size(), kNone);
   }
+
+  // True if run() failed over an accumulation but has found axes to avoid: it is worth another try.
+  bool retry() const { return retry_; }
 
   Result<PlacedGraph> run(const std::vector<ValueId>& replicated) {
     for (ValueId id = 0; id < source_.values().size(); ++id) {
@@ -123,7 +152,17 @@ class Propagator {
   Status add_op(const Op& op) {
     TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(source_, op.in)));
     std::vector<Placement> given;
-    for (ValueId id : op.in) given.push_back(out_.graph.value(out_.map[id]).placement);
+    const auto avoided = avoided_.find(op.out[0]);
+    for (ValueId id : op.in) {
+      given.push_back(out_.graph.value(out_.map[id]).placement);
+      if (avoided != avoided_.end()) drop(given.back(), avoided->second);
+    }
+    // What an op overwrites stays where it is, and the other operands follow it: an update happens on the
+    // parameter itself, never on a resharded copy.
+    for (size_t i = 0; op.def->inplace > 0 && i < given.size(); ++i) {
+      if (i == static_cast<size_t>(op.def->inplace)) continue;
+      for (auto& dim : given[i].dims) dim.clear();
+    }
     std::vector<std::optional<Placement>> wanted;
     for (ValueId id : op.out) wanted.push_back(source_.value(id).pinned);
     Typing typing = type_op(rule, given, wanted);
@@ -153,10 +192,23 @@ class Propagator {
       const Value& before = out_.graph.value(placed.acc[k]);
       const Value& after = out_.graph.value(placed.out[k]);
       if (before.placement == after.placement) continue;
+      retry_ = avoid(op, disputed(before.placement, after.placement, mesh_));
       return Error{"P002", std::string(op.def->kind) + " adds " + text(after.placement, after.dims, mesh_) + " to " +
                        text(before.placement, before.dims, mesh_), after.name, "", TENON_E_RECIPE};
     }
     return {};
+  }
+
+  // Every op of the accumulation that `op` ends is to avoid the axes. False if that is nothing new.
+  bool avoid(const Op& op, const std::set<AxisId>& axes) {
+    bool fresh = false;
+    for (const Op* at = &op; at != nullptr;) {
+      std::set<AxisId>& known = avoided_[at->out[0]];
+      for (AxisId axis : axes) fresh |= known.insert(axis).second;
+      const OpId before = at->acc.empty() ? kNone : source_.value(at->acc[0]).producer;
+      at = before == kNone ? nullptr : &source_.op(before);
+    }
+    return fresh;
   }
 
   Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase) {
@@ -194,6 +246,8 @@ class Propagator {
 
   const Graph& source_;
   const Mesh& mesh_;
+  Avoided& avoided_;
+  bool retry_ = false;
   PlacedGraph out_;
   std::vector<std::pair<ValueId, ValueId>> cache_;
 };
@@ -287,7 +341,12 @@ Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
 }  // namespace
 
 Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated) {
-  return Propagator(source, mesh).run(replicated);
+  Avoided avoided;  // grows with every round, and is bounded by ops times axes
+  while (true) {
+    Propagator propagator(source, mesh, avoided);
+    auto placed = propagator.run(replicated);
+    if (placed.ok() || !propagator.retry()) return placed;
+  }
 }
 
 Status check_types(const Graph& placed, const Mesh& mesh) {

@@ -1,5 +1,7 @@
 #include "graph/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -45,7 +47,9 @@ class Fields {
     if (const Json* v = find(key, required)) {
       if (!v->is_number()) return mismatch(key, "a number", *v);
       out = v->get<double>();
-      if (!(out >= min)) fail(wrong(at(key), std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+      if (!(out >= min)) {
+        fail(wrong(at(key), fmt::format("{} = {}: must be at least {}", key, v->dump(), min)));
+      }
     }
   }
   const Json* array(const char* key, bool required = true) {
@@ -154,6 +158,9 @@ Result<std::vector<std::string>> read_names(const Json* list, const std::string&
 Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
   Attrs attrs;
   if (object == nullptr) return attrs;
+  if (!object->is_object()) {
+    return wrong(pointer, "attrs: expected an object, got " + object->dump().substr(0, 60));
+  }
   for (const auto& [key, value] : object->items()) {
     if (value.is_number_integer()) attrs[key] = value.get<int64_t>();
     else if (value.is_number()) attrs[key] = value.get<double>();

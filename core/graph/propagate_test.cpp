@@ -1,0 +1,173 @@
+#include "graph/propagate.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/ops.h"
+
+namespace tenon {
+namespace {
+
+Mesh mesh() { return Mesh{{{"x", 2}, {"y", 2}, {"z", 2}}}; }
+
+Placement sharded(std::vector<std::vector<AxisId>> dims, std::vector<AxisId> partial = {}) {
+  Placement out{std::move(dims), {}};
+  for (AxisId axis : partial) out.add_partial(axis, Reduction::sum);
+  return out;
+}
+
+ValueId leaf(Graph& graph, const std::string& name, const Dims& dims, std::optional<Placement> pinned,
+             Role role = Role::input) {
+  Value value;
+  value.name = name;
+  value.dims = dims;
+  value.role = role;
+  value.pinned = std::move(pinned);
+  return graph.add_value(std::move(value));
+}
+
+ValueId op(Graph& graph, const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs = {}) {
+  return graph.add_op(kind, in, attrs, Phase::forward, -1, {kind}).value()[0];
+}
+
+// The collectives between `from` and `to`: "all_gather x, slice y".
+std::string route(const Placement& from, const Placement& to) {
+  Graph graph;
+  const Dims dims{{"a", 8}, {"b", 8}};
+  const ValueId v = leaf(graph, "v", dims, from);
+  const ValueId sum = op(graph, "add", {v, v});
+  graph.value(sum).pinned = to;
+  const auto placed = propagate(graph, mesh(), {});
+  if (!placed.ok()) return placed.error().cause;
+  std::string out;
+  for (const Op& o : placed->graph.ops()) {
+    if (collective_of(*o.def) == Collective::none) continue;
+    out += (out.empty() ? "" : ", ") + std::string(o.def->kind) + " " + mesh().axes[o.axes[0]].name;
+  }
+  return out;
+}
+
+TEST(ReshardRoute, EachBasicMoveIsOneCollective) {
+  EXPECT_EQ(route(sharded({{}, {}}, {0}), sharded({{}, {}})), "all_reduce x");
+  EXPECT_EQ(route(sharded({{}, {}}, {0}), sharded({{0}, {}})), "reduce_scatter x");
+  EXPECT_EQ(route(sharded({{0}, {}}), sharded({{}, {}})), "all_gather x");
+  EXPECT_EQ(route(sharded({{0}, {}}), sharded({{}, {0}})), "all_to_all x");
+  EXPECT_EQ(route(sharded({{}, {}}), sharded({{0}, {}})), "slice x");
+  EXPECT_EQ(route(sharded({{0}, {}}), sharded({{0}, {}})), "");
+}
+
+TEST(ReshardRoute, OnlyTheInnermostAxisLeavesADim) {
+  EXPECT_EQ(route(sharded({{0, 1}, {}}), sharded({{1}, {}})), "all_gather y, all_gather x, slice y");
+  EXPECT_EQ(route(sharded({{0, 1}, {}}), sharded({{0}, {1}})), "all_to_all y");
+  EXPECT_EQ(route(sharded({{0, 1}, {}}), sharded({{1}, {0}})), "all_gather y, all_to_all x, slice y");
+}
+
+TEST(ReshardRoute, PartialsAreScatteredInTheOrderOfTheTarget) {
+  EXPECT_EQ(route(sharded({{}, {}}, {0, 1}), sharded({{1, 0}, {}})), "reduce_scatter y, reduce_scatter x");
+  EXPECT_EQ(route(sharded({{}, {}}, {0, 1}), sharded({{0}, {}})), "reduce_scatter x, all_reduce y");
+}
+
+TEST(ReshardRoute, APartialCannotBeMade) {
+  EXPECT_EQ(route(sharded({{}, {}}), sharded({{}, {}}, {0})), "cannot turn R into the partial P@x");
+}
+
+TEST(Propagate, AReshardIsMadeOnceForAllReaders) {
+  Graph graph;
+  const ValueId x = leaf(graph, "x", {{"b", 4}, {"s", 4}, {"h", 4}}, sharded({{}, {}, {}}, {0}));
+  op(graph, "gelu", {x});
+  op(graph, "gelu", {x});
+  const auto placed = propagate(graph, mesh(), {});
+  ASSERT_TRUE(placed.ok());
+  ASSERT_EQ(placed->graph.ops().size(), 3u);
+  EXPECT_STREQ(placed->graph.op(0).def->kind, "all_reduce");
+  EXPECT_EQ(placed->graph.op(1).in[0], placed->graph.op(2).in[0]);
+}
+
+TEST(Propagate, ALeafThatDoesNotDivideIsP010AndNamed) {
+  Graph graph;
+  leaf(graph, "odd", {{"b", 3}}, sharded({{0}}));
+  const auto placed = propagate(graph, mesh(), {});
+  ASSERT_FALSE(placed.ok());
+  EXPECT_EQ(placed.error().code, "P010");
+  EXPECT_EQ(placed.error().cause, "odd: b 3 is not divisible by the 2 parts that S(b)@x asks for");
+}
+
+TEST(Propagate, ReplicatedValuesAreReducedInTheEnd) {
+  Graph graph;
+  const ValueId x = leaf(graph, "x", {{"h", 4}}, sharded({{0}}));
+  const ValueId sq = op(graph, "sqnorm", {x});
+  const auto placed = propagate(graph, mesh(), {sq});
+  ASSERT_TRUE(placed.ok());
+  EXPECT_TRUE(placed->graph.value(placed->map[sq]).placement.is_replicated());
+  EXPECT_STREQ(placed->graph.ops().back().def->kind, "all_reduce");
+  EXPECT_EQ(placed->graph.ops().back().phase, Phase::step);
+}
+
+// An update overwrites the parameter itself: the gradient comes to where that is.
+TEST(Propagate, AnUpdateKeepsThePlacementOfItsParameter) {
+  for (const Placement& at : {sharded({{}}), sharded({{1}}), sharded({{0}})}) {
+    Graph graph;
+    const ValueId param = leaf(graph, "p", {{"o", 8}}, at, Role::param);
+    const ValueId grad = leaf(graph, "g", {{"o", 8}}, sharded({{1}}, {0}));
+    Value value;
+    value.name = "scale";
+    value.dtype = Dtype::f64;
+    const ValueId scale = graph.add_value(value);
+    const ValueId updated = op(graph, "update", {grad, param, scale});
+    const auto placed = propagate(graph, mesh(), {});
+    ASSERT_TRUE(placed.ok()) << placed.error().text();
+    EXPECT_EQ(placed->graph.ops().back().in[1], placed->map[param]);
+    EXPECT_EQ(placed->graph.value(placed->map[updated]).placement, at);
+    EXPECT_TRUE(check_types(placed->graph, mesh()).ok());
+  }
+}
+
+struct Accumulation {
+  Graph graph;
+  ValueId first = kNone, second = kNone;
+};
+
+// Two bias gradients in one chain, of values with these placements.
+Accumulation two_bias_gradients(const Placement& a, const Placement& b) {
+  Accumulation out;
+  const Dims dims{{"b", 8}, {"s", 8}, {"o", 8}};
+  const ValueId dy = leaf(out.graph, "dy", dims, a), dz = leaf(out.graph, "dz", dims, b);
+  out.first = op(out.graph, "bias_wgrad", {dy});
+  out.second = op(out.graph, "bias_wgrad", {dz});
+  out.graph.op(1).acc = {out.first};
+  return out;
+}
+
+TEST(Propagate, AnAccumulationThatAgreesStaysPartial) {
+  const Accumulation a = two_bias_gradients(sharded({{0}, {}, {}}, {1}), sharded({{0}, {}, {}}, {1}));
+  const auto placed = propagate(a.graph, mesh(), {});
+  ASSERT_TRUE(placed.ok());
+  EXPECT_EQ(placed->graph.ops().size(), 2u);
+  EXPECT_EQ(placed->graph.value(placed->map[a.second]).placement, sharded({{}}, {0, 1}));
+}
+
+TEST(Propagate, AnAccumulationLeavesOutTheAxesOnWhichItsOpsDisagree) {
+  const Placement batch = sharded({{0}, {}, {}});
+  for (const Placement& other :
+       {sharded({{0}, {}, {}}, {1}), sharded({{0}, {}, {1}}), sharded({{0, 1}, {}, {}})}) {
+    for (const bool swapped : {false, true}) {
+      const Accumulation a = swapped ? two_bias_gradients(other, batch) : two_bias_gradients(batch, other);
+      const auto placed = propagate(a.graph, mesh(), {});
+      ASSERT_TRUE(placed.ok()) << placed.error().text();
+      EXPECT_EQ(placed->graph.value(placed->map[a.first]).placement, sharded({{}}, {0}));
+      EXPECT_EQ(placed->graph.value(placed->map[a.second]).placement, sharded({{}}, {0}));
+      EXPECT_TRUE(check_types(placed->graph, mesh()).ok());
+    }
+  }
+}
+
+TEST(Propagate, AnAccumulationThatPinsForbidIsP002) {
+  Accumulation a = two_bias_gradients(sharded({{}, {}, {}}), sharded({{}, {}, {}}));
+  a.graph.value(a.second).pinned = sharded({{0}});
+  const auto placed = propagate(a.graph, mesh(), {});
+  ASSERT_FALSE(placed.ok());
+  EXPECT_EQ(placed.error().code, "P002");
+  EXPECT_EQ(placed.error().cause, "bias_wgrad adds S(o)@x to R");
+}
+
+}  // namespace
+}  // namespace tenon

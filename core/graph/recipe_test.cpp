@@ -1,0 +1,399 @@
+#include "graph/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "graph/model.h"
+
+namespace tenon {
+namespace {
+
+Json document() {
+  return Json::parse(R"({
+    "tenon": 1, "name": "tiny", "seed": 1337, "precision": "f64", "numerics": {"mode": "fast", "shards": 8},
+    "steps": 100, "batch": 8, "microbatches": 2, "context": 32,
+    "model": {
+      "name": "mlp",
+      "params": [
+        {"name": "wte", "dims": [["vocab", 16], ["hidden", 4]], "init": {"kind": "normal", "std": 0.02}},
+        {"name": "norm", "dims": [["hidden", 4]], "init": {"kind": "ones"}}
+      ],
+      "ops": [
+        {"op": "embedding", "in": ["tokens", "wte"], "out": ["x"]},
+        {"repeat": 2, "index": "i", "carry": [["x", "y"]],
+         "params": [{"name": "h.{i}.w", "dims": [["hidden", 4], ["hidden", 4]], "init": {"kind": "uniform", "bound": 1}}],
+         "ops": [
+           {"op": "linear", "in": ["x", "h.{i}.w"], "out": ["u"]},
+           {"op": "add", "in": ["x", "u"], "out": ["y"]}
+         ]},
+        {"op": "rmsnorm", "in": ["x", "norm"], "out": ["n"], "attrs": {"eps": 1e-5}},
+        {"op": "linear", "in": ["n", "wte"], "out": ["logits"]}
+      ],
+      "logits": "logits"
+    },
+    "data": {"plugin": "data/text", "options": {"files": ["a.txt"]}, "valid": 0.05},
+    "optimizer": {
+      "plugin": "optimizer/adamw", "options": {"beta2": 0.95, "weight_decay": 0.1}, "clip": 1.0,
+      "groups": [{"match": ["*.bias", "*norm*"], "options": {"weight_decay": 0.0}}]
+    },
+    "lr": {"kind": "cosine", "peak": 0.001, "floor": 0.0001, "warmup": 10, "steps": 100},
+    "mesh": [["dp", 2], ["tp", 0]],
+    "strategies": [{"plugin": "parallel/data", "options": {}}],
+    "kernels": {"plugin": "kernels/cpu"},
+    "comm": {"plugin": "comm/ucx", "options": {"progress": true}},
+    "eval": {"every": 50, "batches": 4},
+    "save": {"every": 25, "keep": 3},
+    "log": {"every": 10, "sinks": [{"plugin": "sink/jsonl"}]}
+  })");
+}
+
+Json with(const char* pointer, const Json& value) {
+  Json out = document();
+  out[Json::json_pointer(pointer)] = value;
+  return out;
+}
+
+Json without(const char* pointer, const char* key) {
+  Json out = document();
+  out[Json::json_pointer(pointer)].erase(key);
+  return out;
+}
+
+struct Wrong {
+  const char* name;
+  Json document;
+  const char* code;
+  const char* cause;
+  const char* place;
+  const char* fix = "";
+};
+
+std::vector<Wrong> wrong_documents() {
+  return {
+      {"NoObject", Json(3), "R003", "expected an object, got number", ""},
+      // unknown keys
+      {"UnknownTop", with("/sede", 3), "R002", "unknown key 'sede'", "/sede",
+       "known keys: batch comm context data eval kernels log lr mesh microbatches model name numerics "
+       "optimizer precision "
+       "save seed steps strategies tenon"},
+      {"UnknownInModel", with("/model/layers", 3), "R002", "unknown key 'layers'", "/model/layers",
+       "known keys: logits name ops params"},
+      {"UnknownInParam", with("/model/params/1/shape", 3), "R002", "unknown key 'shape'",
+       "/model/params/1/shape", "known keys: dims init name"},
+      {"UnknownInInit", with("/model/params/1/init/std", 3), "R002", "unknown key 'std'",
+       "/model/params/1/init/std", "known keys: kind"},
+      {"UnknownInOp", with("/model/ops/0/attr", 3), "R002", "unknown key 'attr'", "/model/ops/0/attr",
+       "known keys: attrs in op out"},
+      {"UnknownInRepeat", with("/model/ops/1/times", 3), "R002", "unknown key 'times'", "/model/ops/1/times",
+       "known keys: carry index ops params repeat"},
+      {"UnknownInRepeatedOp", with("/model/ops/1/ops/0/bias", true), "R002", "unknown key 'bias'",
+       "/model/ops/1/ops/0/bias", "known keys: attrs in op out"},
+      {"UnknownInLr", with("/lr/value", 3), "R002", "unknown key 'value'", "/lr/value",
+       "known keys: floor kind peak steps warmup"},
+      {"UnknownInOptimizer", with("/optimizer/lr", 3), "R002", "unknown key 'lr'", "/optimizer/lr",
+       "known keys: clip groups options plugin"},
+      {"UnknownInGroup", with("/optimizer/groups/0/name", 3), "R002", "unknown key 'name'",
+       "/optimizer/groups/0/name", "known keys: match options"},
+      {"UnknownInStrategy", with("/strategies/0/axis", "dp"), "R002", "unknown key 'axis'",
+       "/strategies/0/axis", "known keys: options plugin"},
+      {"UnknownInSink", with("/log/sinks/0/path", "x"), "R002", "unknown key 'path'", "/log/sinks/0/path",
+       "known keys: options plugin"},
+      {"UnknownInNumerics", with("/numerics/tree", 3), "R002", "unknown key 'tree'", "/numerics/tree",
+       "known keys: mode shards"},
+      {"UnknownInEval", with("/eval/keep", 3), "R002", "unknown key 'keep'", "/eval/keep",
+       "known keys: batches every"},
+      // missing keys
+      {"MissingSeed", without("", "seed"), "R003", "missing key 'seed'", ""},
+      {"MissingModel", without("", "model"), "R003", "missing key 'model'", ""},
+      {"MissingLogits", without("/model", "logits"), "R003", "missing key 'logits'", "/model"},
+      {"MissingDims", without("/model/params/0", "dims"), "R003", "missing key 'dims'", "/model/params/0"},
+      {"MissingStd", without("/model/params/0/init", "std"), "R003", "missing key 'std'",
+       "/model/params/0/init"},
+      {"MissingOut", without("/model/ops/0", "out"), "R003", "missing key 'out'", "/model/ops/0"},
+      {"MissingCarry", without("/model/ops/1", "carry"), "R003", "missing key 'carry'", "/model/ops/1"},
+      {"MissingPeak", without("/lr", "peak"), "R003", "missing key 'peak'", "/lr"},
+      {"MissingPlugin", without("/comm", "plugin"), "R003", "missing key 'plugin'", "/comm"},
+      {"MissingMatch", without("/optimizer/groups/0", "match"), "R003", "missing key 'match'",
+       "/optimizer/groups/0"},
+      {"MissingKeep", without("/save", "keep"), "R003", "missing key 'keep'", "/save"},
+      // wrong types
+      {"TextForNumber", with("/steps", "many"), "R003", "steps: expected an integer, got \"many\"", "/steps"},
+      {"RealForInteger", with("/batch", 2.5), "R003", "batch: expected an integer, got 2.5", "/batch"},
+      {"NumberForText", with("/name", 3), "R003", "name: expected a string, got 3", "/name"},
+      {"TextForReal", with("/lr/peak", "high"), "R003", "peak: expected a number, got \"high\"", "/lr/peak"},
+      {"NumberForArray", with("/model/ops", 3), "R003", "ops: expected an array, got 3", "/model/ops"},
+      {"ArrayForObject", with("/model", Json::array()), "R003", "expected an object, got array", "/model"},
+      {"NumberForOptions", with("/data/options", 3), "R003", "options are an object", "/data/options"},
+      {"NumberForName", with("/model/ops/0/in/0", 3), "R003", "expected names, got 3", "/model/ops/0/in"},
+      {"TextForAttr", with("/model/ops/2/attrs/eps", "x"), "R003", "an attribute is a number, got \"x\"",
+       "/model/ops/2/attrs/eps"},
+      {"ArrayForAttrs", with("/model/ops/2/attrs", Json::array({1})), "R003",
+       "attrs: expected an object, got [1]", "/model/ops/2/attrs"},
+      {"NumberForDims", with("/model/params/0/dims/1", 4), "R003", "dims are pairs [name, size >= 1], got 4",
+       "/model/params/0/dims"},
+      {"NumberForCarry", with("/model/ops/1/carry/0", "x"), "R003",
+       "carry lists pairs [name on entry, name on exit], got \"x\"", "/model/ops/1/carry"},
+      {"NumberForAxis", with("/mesh/0", "dp"), "R003", "axes are pairs [name, size >= 0], got \"dp\"",
+       "/mesh"},
+      // out of range
+      {"NegativeSeed", with("/seed", -1), "R003", "seed = -1: must be at least 0", "/seed"},
+      {"ZeroBatch", with("/batch", 0), "R003", "batch = 0: must be at least 1", "/batch"},
+      {"ZeroMicrobatches", with("/microbatches", 0), "R003", "microbatches = 0: must be at least 1",
+       "/microbatches"},
+      {"NegativePeak", with("/lr/peak", -0.5), "R003", "peak = -0.5: must be at least 0", "/lr/peak"},
+      {"NegativeClip", with("/optimizer/clip", -1), "R003", "clip = -1: must be at least 0",
+       "/optimizer/clip"},
+      {"ValidOfAll", with("/data/valid", 1), "R003", "valid is a share below 1", "/data/valid"},
+      {"ZeroKeep", with("/save/keep", 0), "R003", "keep = 0: must be at least 1", "/save/keep"},
+      {"EmptyDim", with("/model/params/0/dims/1/1", 0), "R003",
+       "dims are pairs [name, size >= 1], got [\"hidden\",0]", "/model/params/0/dims"},
+      {"NegativeAxis", with("/mesh/0/1", -2), "R003", "axes are pairs [name, size >= 0], got [\"dp\",-2]",
+       "/mesh"},
+      {"AxisTwice", with("/mesh/1/0", "dp"), "R003", "axis 'dp' stands twice", "/mesh"},
+      {"NewerFormat", with("/tenon", 2), "R003", "format 2 is newer than this tenon reads (1)", "/tenon"},
+      {"OldFormat", with("/tenon", 0), "R003", "tenon = 0: must be at least 1", "/tenon"},
+      // unknown words
+      {"Precision", with("/precision", "f16"), "R003", "precision 'f16' is not supported", "/precision",
+       "f32 or f64"},
+      {"Mode", with("/numerics/mode", "quick"), "R003", "mode 'quick' is not known", "/numerics/mode",
+       "fast or exact"},
+      {"InitKind", with("/model/params/1/init/kind", "one"), "R003", "init kind 'one' is not known",
+       "/model/params/1/init", "normal, uniform, zeros or ones"},
+      {"LrKind", with("/lr/kind", "linear"), "R003", "learning rate 'linear' is not known", "/lr/kind",
+       "constant, cosine or wsd"},
+      {"Index", with("/model/ops/1/index", "j"), "R003", "the index is called 'i'", "/model/ops/1/index"},
+      {"NestedRepeat", with("/model/ops/1/ops/0", document()["model"]["ops"][1]), "R003",
+       "a repeat inside a repeat is not supported", "/model/ops/1/ops/0", "unroll the inner one"},
+  };
+}
+
+class WrongDocument : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongDocument, IsRefusedWithCausePlaceAndFix) {
+  const auto recipe = read_recipe(GetParam().document);
+  ASSERT_FALSE(recipe.ok());
+  EXPECT_EQ(recipe.error().code, GetParam().code);
+  EXPECT_EQ(recipe.error().cause, GetParam().cause);
+  EXPECT_EQ(recipe.error().place, GetParam().place);
+  EXPECT_EQ(recipe.error().fix, GetParam().fix);
+  EXPECT_EQ(recipe.error().kind, TENON_E_RECIPE);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipe, WrongDocument, testing::ValuesIn(wrong_documents()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(RecipeTest, ExactShardsMustBeAPowerOfTwo) {
+  Json wrong = with("/numerics", {{"mode", "exact"}, {"shards", 6}});
+  EXPECT_EQ(read_recipe(wrong).error().cause, "shards = 6: must be a power of two");
+  EXPECT_EQ(read_recipe(wrong).error().place, "/numerics/shards");
+  wrong["numerics"]["mode"] = "fast";
+  EXPECT_TRUE(read_recipe(wrong).ok());
+}
+
+TEST(RecipeTest, EveryFieldArrives) {
+  const auto recipe = read_recipe(document());
+  ASSERT_TRUE(recipe.ok()) << recipe.error().text();
+  EXPECT_EQ(recipe->name, "tiny");
+  EXPECT_EQ(recipe->seed, 1337u);
+  EXPECT_EQ(recipe->precision, Dtype::f64);
+  EXPECT_FALSE(recipe->exact);
+  EXPECT_EQ(recipe->steps, 100);
+  EXPECT_EQ(recipe->batch, 8);
+  EXPECT_EQ(recipe->microbatches, 2);
+  EXPECT_EQ(recipe->context, 32);
+  EXPECT_EQ(recipe->model.params[0].dims, (Dims{{"vocab", 16}, {"hidden", 4}}));
+  EXPECT_EQ(recipe->model.params[0].init.kind, Init::Kind::normal);
+  EXPECT_EQ(recipe->model.params[0].init.scale, 0.02);
+  EXPECT_EQ(recipe->model.ops[1].repeat->params[0].init.kind, Init::Kind::uniform);
+  EXPECT_EQ(attr_float(recipe->model.ops[2].attrs, "eps"), 1e-5);
+  EXPECT_EQ(recipe->data.id, "data/text");
+  EXPECT_EQ(recipe->data.options, R"({"files":["a.txt"]})");
+  EXPECT_EQ(recipe->data.pointer, "/data/options");
+  EXPECT_EQ(recipe->valid, 0.05);
+  EXPECT_EQ(recipe->clip, 1.0);
+  EXPECT_EQ(recipe->mesh.text(), "dp 2 x tp 0");
+  EXPECT_EQ(recipe->strategies[0].id, "parallel/data");
+  EXPECT_EQ(recipe->kernels.options, "{}");
+  EXPECT_EQ(recipe->comm.options, R"({"progress":true})");
+  EXPECT_EQ(recipe->eval_every, 50);
+  EXPECT_EQ(recipe->eval_batches, 4);
+  EXPECT_EQ(recipe->save_every, 25);
+  EXPECT_EQ(recipe->save_keep, 3);
+  EXPECT_EQ(recipe->log_every, 10);
+  EXPECT_EQ(recipe->sinks[0].id, "sink/jsonl");
+}
+
+TEST(RecipeTest, TheDocumentIsKeptAsCanonicalText) {
+  EXPECT_EQ(read_recipe(document())->document, document().dump());
+}
+
+TEST(RecipeTest, AGroupsOptionsReplaceTheCommonOnes) {
+  const auto recipe = read_recipe(document());
+  ASSERT_EQ(recipe->groups.size(), 1u);
+  EXPECT_EQ(recipe->groups[0].match, (std::vector<std::string>{"*.bias", "*norm*"}));
+  EXPECT_EQ(recipe->groups[0].options, R"({"beta2":0.95,"weight_decay":0.0})");
+  EXPECT_EQ(recipe->groups[0].pointer, "/optimizer/groups/0/options");
+}
+
+TEST(RecipeTest, DuplicateKeysAreRefusedAtAnyDepthButNotAcrossObjects) {
+  const auto top = parse_json(R"({"a": 1, "a": 2})", "recipe.json");
+  ASSERT_FALSE(top.ok());
+  EXPECT_EQ(top.error().code, "R010");
+  EXPECT_EQ(top.error().cause, "key 'a' stands twice in one object");
+  EXPECT_EQ(top.error().place, "recipe.json");
+  EXPECT_EQ(parse_json(R"({"a": [{"b": {"c": 1, "c": 1}}]})", "").error().cause,
+            "key 'c' stands twice in one object");
+  EXPECT_TRUE(parse_json(R"({"a": {"b": 1}, "c": {"b": 1}, "d": [{"b": 1}, {"b": 2}]})", "").ok());
+}
+
+TEST(RecipeTest, JsonOverSixtyFourLevelsOrWithTrailingTextIsRefused) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_TRUE(parse_json(nested(64), "").ok());
+  EXPECT_EQ(parse_json(nested(66), "").error().cause, "JSON nested deeper than 64");
+  EXPECT_EQ(parse_json("{} x", "").error().code, "R010");
+}
+
+// -- learning rate ----------------------------------------------------------------------------------
+
+LearningRate lr_of(const Json& lr) { return read_recipe(with("/lr", lr)).value().lr; }
+
+TEST(LearningRateTest, ConstantWarmsUpLinearlyAndStays) {
+  const LearningRate lr = lr_of({{"kind", "constant"}, {"value", 0.4}, {"warmup", 4}});
+  EXPECT_DOUBLE_EQ(lr.at(1), 0.1);
+  EXPECT_DOUBLE_EQ(lr.at(4), 0.4);
+  EXPECT_DOUBLE_EQ(lr.at(5), 0.4);
+  EXPECT_DOUBLE_EQ(lr.at(1'000'000), 0.4);
+  EXPECT_DOUBLE_EQ(lr_of({{"kind", "constant"}, {"value", 0.4}, {"warmup", 0}}).at(1), 0.4);
+}
+
+TEST(LearningRateTest, CosineFallsFromPeakToFloorAndStays) {
+  const LearningRate lr =
+      lr_of({{"kind", "cosine"}, {"peak", 1.0}, {"floor", 0.2}, {"warmup", 10}, {"steps", 110}});
+  EXPECT_DOUBLE_EQ(lr.at(5), 0.5);
+  EXPECT_DOUBLE_EQ(lr.at(10), 1.0);
+  EXPECT_NEAR(lr.at(35), 0.6 + 0.4 * std::sqrt(0.5), 1e-15);  // a quarter: cos(pi / 4)
+  EXPECT_NEAR(lr.at(60), 0.6, 1e-15);
+  EXPECT_NEAR(lr.at(110), 0.2, 1e-15);
+  EXPECT_NEAR(lr.at(500), 0.2, 1e-15);
+}
+
+TEST(LearningRateTest, WsdHoldsThePeakAndDecaysLinearlyAtTheEnd) {
+  const LearningRate lr =
+      lr_of({{"kind", "wsd"}, {"peak", 1.0}, {"floor", 0.2}, {"warmup", 10}, {"steps", 100}, {"decay", 20}});
+  EXPECT_DOUBLE_EQ(lr.at(1), 0.1);
+  EXPECT_DOUBLE_EQ(lr.at(10), 1.0);
+  EXPECT_DOUBLE_EQ(lr.at(80), 1.0);
+  EXPECT_DOUBLE_EQ(lr.at(90), 0.6);
+  EXPECT_NEAR(lr.at(100), 0.2, 1e-15);
+  EXPECT_NEAR(lr.at(200), 0.2, 1e-15);
+  const LearningRate flat =
+      lr_of({{"kind", "wsd"}, {"peak", 1.0}, {"floor", 0.2}, {"warmup", 0}, {"steps", 100}, {"decay", 0}});
+  EXPECT_DOUBLE_EQ(flat.at(100), 1.0);
+}
+
+// -- patterns, mesh ---------------------------------------------------------------------------------
+
+TEST(PatternTest, AStarIsAnyRunOfCharactersAndAllElseIsItself) {
+  EXPECT_TRUE(matches_pattern("*.bias", "h.0.fc.bias"));
+  EXPECT_TRUE(matches_pattern("*norm*", "norm"));
+  EXPECT_TRUE(matches_pattern("h.*.w*t", "h.11.fc.weight"));
+  EXPECT_TRUE(matches_pattern("*", ""));
+  EXPECT_TRUE(matches_pattern("", ""));
+  EXPECT_FALSE(matches_pattern("*.bias", "h.0.bias.weight"));
+  EXPECT_FALSE(matches_pattern("bias", "h.bias"));
+  EXPECT_FALSE(matches_pattern("h.?", "h.0"));
+  EXPECT_FALSE(matches_pattern("", "x"));
+  EXPECT_FALSE(matches_pattern("a.b", "axb"));
+}
+
+TEST(MeshOfRecipe, AnAxisOfSizeZeroTakesWhatIsLeft) {
+  EXPECT_EQ(resolve_mesh(Mesh{{{"dp", 2}, {"tp", 0}}}, 8)->text(), "dp 2 x tp 4");
+  EXPECT_EQ(resolve_mesh(Mesh{{{"dp", 0}}}, 1)->text(), "dp 1");
+  EXPECT_EQ(resolve_mesh(Mesh{{{"dp", 2}, {"tp", 2}}}, 4)->text(), "dp 2 x tp 2");
+  EXPECT_EQ(resolve_mesh(Mesh{}, 1)->world(), 1);
+}
+
+TEST(MeshOfRecipe, AMeshThatDoesNotMultiplyToTheRanksIsP001) {
+  const auto fixed = resolve_mesh(Mesh{{{"dp", 2}, {"tp", 2}}}, 6);
+  ASSERT_FALSE(fixed.ok());
+  EXPECT_EQ(fixed.error().code, "P001");
+  EXPECT_EQ(fixed.error().cause, "mesh dp 2 x tp 2 does not multiply to the 6 ranks started");
+  EXPECT_EQ(fixed.error().place, "/mesh");
+  EXPECT_EQ(fixed.error().fix, "start 4 ranks, or change the mesh");
+  const auto open = resolve_mesh(Mesh{{{"dp", 0}, {"tp", 4}}}, 6);
+  ASSERT_FALSE(open.ok());
+  EXPECT_EQ(open.error().cause, "mesh dp 0 x tp 4 does not multiply to the 6 ranks started");
+  const auto two = resolve_mesh(Mesh{{{"dp", 0}, {"tp", 0}}}, 4);
+  ASSERT_FALSE(two.ok());
+  EXPECT_EQ(two.error().cause, "mesh dp 0 x tp 0: only one axis may be 0");
+}
+
+// -- from the recipe to the graph -------------------------------------------------------------------
+
+TEST(ModelTest, RepeatsAreUnrolledWithParametersAndCarriedValues) {
+  const auto forward = build_forward(read_recipe(document()).value(), 2, 3, true);
+  ASSERT_TRUE(forward.ok()) << forward.error().text();
+  const Graph& graph = forward->graph;
+  ASSERT_EQ(graph.ops().size(), 1u + 2u * 2u + 2u + 1u);
+  EXPECT_EQ(graph.value(graph.op(1).in[1]).name, "h.0.w");
+  EXPECT_EQ(graph.value(graph.op(3).in[1]).name, "h.1.w");
+  EXPECT_EQ(graph.op(3).in[0], graph.op(2).out[0])
+      << "the second round enters with what the first one leaves";
+  EXPECT_EQ(graph.op(5).in[0], graph.op(4).out[0]);
+  EXPECT_EQ(graph.value(graph.op(3).out[0]).layer, 1);
+  EXPECT_EQ(text(graph, forward->logits), "logits f64[batch 2, seq 3, vocab 16]");
+  EXPECT_EQ(forward->loss_op, 7u);
+  EXPECT_EQ(build_forward(read_recipe(document()).value(), 2, 3, false)->loss_op, kNone);
+}
+
+void expect_model_error(const Json& wrong, const std::string& code, const std::string& cause,
+                        const std::string& place) {
+  const auto recipe = read_recipe(wrong);
+  ASSERT_TRUE(recipe.ok()) << recipe.error().text();
+  const auto forward = build_forward(*recipe, 2, 3, true);
+  ASSERT_FALSE(forward.ok());
+  EXPECT_EQ(forward.error().code, code);
+  EXPECT_EQ(forward.error().cause, cause);
+  EXPECT_EQ(forward.error().place, place);
+}
+
+TEST(ModelTest, MistakesNameTheOp) {
+  expect_model_error(with("/model/ops/0/in/1", "wet"), "R007", "embedding: 'wet' is not defined here",
+                     "/model/ops/0");
+  expect_model_error(with("/model/ops/0/out", Json::array()), "R006", "embedding names no output",
+                     "/model/ops/0");
+  expect_model_error(with("/model/ops/0/out", {"x", "z"}), "R006", "embedding has 1 outputs", "/model/ops/0");
+  expect_model_error(with("/model/ops/2/out/0", "x"), "R006", "value 'x' is defined twice", "/model/ops/2");
+  Json twice = with("/model/ops/1/params/0/name", "h.w");
+  twice["model"]["ops"][1]["ops"][0]["in"][1] = "h.w";
+  expect_model_error(twice, "R006", "parameter 'h.w' is defined twice", "/model/ops/1/params");
+  expect_model_error(with("/model/ops/1/carry/0/1", "z"), "R007",
+                     "carry [x, z]: the one must exist outside, the other inside", "/model/ops/1");
+  expect_model_error(with("/model/ops/0/op", "embed"), "G003", "unknown op 'embed'", "/model/ops/0");
+  expect_model_error(without("/model/ops/2", "attrs"), "G004", "rmsnorm: missing attribute 'eps'",
+                     "/model/ops/2");
+  expect_model_error(with("/model/ops/2/attrs/epsilon", 1), "G004", "rmsnorm: unknown attribute 'epsilon'",
+                     "/model/ops/2");
+  expect_model_error(with("/model/logits", "y"), "R007", "model.logits names 'y', which no op defines",
+                     "/model/logits");
+  expect_model_error(with("/model/ops/3/in/1", "h.{i}.w"), "R007", "linear: 'h.{i}.w' is not defined here",
+                     "/model/ops/3");
+}
+
+TEST(ModelTest, OperandsThatDoNotFitShowShapesAndTheRule) {
+  expect_model_error(
+      with("/model/ops/0/in", {"wte", "wte"}), "G002",
+      "embedding(wte f64[vocab 16, hidden 4], wte f64[vocab 16, hidden 4]): operand 'ids' is f64",
+      "/model/ops/0");
+  expect_model_error(with("/model/params/1/dims/0/1", 5), "G002",
+                     "rmsnorm(1/y f64[batch 2, seq 3, hidden 4], norm f64[hidden 5]): hidden is 4 and 5",
+                     "/model/ops/2");
+  expect_model_error(
+      with("/model/ops/3/in/1", "norm"), "G002",
+      "cross_entropy(logits f64[batch 2, seq 3], targets i32[batch 2, seq 3]): wrong number of dimensions",
+      "/model/logits");
+}
+
+}  // namespace
+}  // namespace tenon
