@@ -1,5 +1,7 @@
 # tenon_add_plugin(<kind> <name> SOURCES <file>... [LIBRARIES <target>...])
-# Builds libtenon-<kind>-<name>.so, which exports its one symbol and links to nothing of Tenon's.
+# Builds libtenon-<kind>-<name>.so (plugin "<kind>/<name>", C11 or C++20), which exports its one symbol and
+# links to nothing of Tenon's, and installs it into lib/tenon.
+include(GNUInstallDirs)
 set(TENON_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin-exports.map)
 
 function(tenon_add_plugin kind name)
@@ -7,7 +9,13 @@ function(tenon_add_plugin kind name)
   set(target tenon-${kind}-${name})
   add_library(${target} MODULE ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE tenon::sdk ${ARG_LIBRARIES})
-  target_compile_features(${target} PRIVATE cxx_std_20)
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(CXX IN_LIST languages)
+    target_compile_features(${target} PRIVATE cxx_std_20)
+  endif()
+  if(C IN_LIST languages)
+    target_compile_features(${target} PRIVATE c_std_11)
+  endif()
   set_target_properties(${target} PROPERTIES
     PREFIX lib C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON LINK_DEPENDS ${TENON_PLUGIN_EXPORTS})
@@ -18,8 +26,8 @@ function(tenon_add_plugin kind name)
   endif()
   if(DEFINED TENON_PLUGIN_DIR)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TENON_PLUGIN_DIR})
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tenon)
   endif()
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tenon)
 endfunction()
 
 # tenon_add_test(<name> SOURCES <file>... [LIBRARIES <target>...] [LABELS <label>...])

@@ -1,0 +1,84 @@
+// sink/template: writes one line of text per record. A plugin to copy: it has all that a plugin needs,
+// and works. Another kind differs in the interface's header and table alone.
+#include "tenon_sdk/plugin.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "tenon/sink.h"
+
+// What open() makes and close() ends. One object per use: keep nothing in globals.
+struct tenon_sink_state {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file;
+};
+
+namespace {
+
+using tenon::sdk::Failure;
+using tenon::sdk::guard;
+
+// Declared once: the host checks them, fills defaults, and makes messages and reference pages from them.
+// The last two are the limits of a number; 1, 0 means none.
+constexpr tenon_option_decl kFile = {sizeof(tenon_option_decl),
+                                     TENON_STRING,
+                                     "file",
+                                     "name of the file in the run's folder",
+                                     "records.txt",
+                                     nullptr,
+                                     1,
+                                     0};
+constexpr const tenon_option_decl* kOptions[] = {&kFile};
+
+// The slots. guard() turns exceptions into errors: none may cross the border.
+tenon_code open_sink(const char* directory, const tenon_option* options, uint32_t num_options,
+                     tenon_sink_state** out, tenon_error* error) {
+  return guard(error, [&] {
+    const tenon::sdk::Options values(options, num_options);
+    const std::string path = std::string(directory) + "/" + values.string("file");
+    std::FILE* const file = std::fopen(path.c_str(), "ae");
+    if (file == nullptr) throw Failure(TENON_E_IO, "cannot open " + path, "errno", errno);
+    *out = new tenon_sink_state{{file, std::fclose}};
+  });
+}
+
+void close_sink(tenon_sink_state* state) { delete state; }
+
+tenon_code write_record(tenon_sink_state* state, const tenon_record* record, tenon_error* error) {
+  return guard(error, [&] {
+    std::FILE* const file = state->file.get();
+    std::fprintf(file, "%s %lld", record->event, static_cast<long long>(record->step));
+    for (uint32_t i = 0; i < record->num_metrics; ++i) {
+      std::fprintf(file, " %s=%.9g", record->metrics[i].name, record->metrics[i].value);
+    }
+    std::fputc('\n', file);
+    if (std::fflush(file) != 0) throw Failure(TENON_E_IO, "cannot write the record", "errno", errno);
+  });
+}
+
+constexpr tenon_sink kTable = {sizeof(tenon_sink), 0, open_sink, close_sink, write_record};
+
+// Fast and harmless: no files, threads, devices or network. Keep `host` if you log or need its services.
+tenon_code init(const tenon_host*, tenon_error*) { return TENON_OK; }
+void deinit() {}
+
+const void* get_interface(const char* id) { return std::strcmp(id, TENON_SINK) == 0 ? &kTable : nullptr; }
+
+}  // namespace
+
+// The one symbol that is exported. The id is also the file's name: libtenon-sink-template.so.
+extern "C" const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
+                                                 TENON_ABI_MAJOR,
+                                                 TENON_ABI_MINOR,
+                                                 TENON_ABI_MINOR,
+                                                 "sink/template",
+                                                 "0.1.0",
+                                                 "One line of text per record",
+                                                 kOptions,
+                                                 std::size(kOptions),
+                                                 init,
+                                                 deinit,
+                                                 get_interface};
