@@ -7,7 +7,8 @@ local run = require "tenon.run"
 return function(result)
   local parameters = params.declared()
   if getmetatable(result) ~= run.Run then
-    core.fail("R016", "a recipe returns t.run { ... }, this one returns " .. s.describe(result), nil, core.last_return())
+    local got = s.describe(result)
+    core.fail("R016", "a recipe returns t.run { ... }, this one returns " .. got, nil, core.last_return())
   end
   return { recipe = result, parameters = parameters }
 end

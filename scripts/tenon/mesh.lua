@@ -11,12 +11,11 @@ local known = { "dp", "pp", "cp", "tp" }
 local function check_one_rest(axes, given)
   local rest
   for _, axis in ipairs(axes) do
-    if axis[2] == 0 then
-      if rest then
-        s.fail("R005", "only one axis of a mesh can have size 0, got '" .. rest .. "' and '" .. axis[1] .. "'", nil, given)
-      end
-      rest = axis[1]
+    if axis[2] == 0 and rest then
+      local both = "'" .. rest .. "' and '" .. axis[1] .. "'"
+      s.fail("R005", "only one axis of a mesh can have size 0, got " .. both, nil, given)
     end
+    rest = axis[2] == 0 and axis[1] or rest
   end
 end
 

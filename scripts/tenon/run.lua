@@ -62,16 +62,22 @@ local fields = {
 local function use(id) return { plugin = id, options = core.object {} } end
 
 -- What holds where the recipe says nothing.
+local defaults = {
+  name = function() return core.stem() end,
+  numerics = function() return { mode = "fast", shards = 8 } end,
+  mesh = function() return { { "dp", 0 } } end,
+  strategies = function() return { use "parallel/data" } end,
+  kernels = function() return use "kernels/cpu" end,
+  comm = function() return use "comm/ucx" end,
+  eval = function(out) return { every = out.data.valid > 0 and out.steps or 0, batches = 8 } end,
+  save = function(out) return { every = out.steps, keep = 2 } end,
+  log = function() return { every = 10 } end,
+}
+
 local function fill(out)
-  out.name = out.name or core.stem()
-  out.numerics = out.numerics or { mode = "fast", shards = 8 }
-  out.mesh = out.mesh or { { "dp", 0 } }
-  out.strategies = out.strategies or { use "parallel/data" }
-  out.kernels = out.kernels or use "kernels/cpu"
-  out.comm = out.comm or use "comm/ucx"
-  out.eval = out.eval or { every = out.data.valid > 0 and out.steps or 0, batches = 8 }
-  out.save = out.save or { every = out.steps, keep = 2 }
-  out.log = out.log or { every = 10 }
+  for key, default in pairs(defaults) do
+    if out[key] == nil then out[key] = default(out) end
+  end
   out.log.sinks = out.log.sinks or { use "sink/jsonl" }
 end
 

@@ -199,7 +199,8 @@ local function check_names(what, given, fields, noun)
   for key, value in pairs(given) do
     if fields[key] == nil then
       if type(key) ~= "string" then
-        schema.fail("R002", what .. " has no place for " .. schema.describe(value) .. " without a name", nil, given, key)
+        local got = schema.describe(value)
+        schema.fail("R002", what .. " has no place for " .. got .. " without a name", nil, given, key)
       end
       local names = {}
       for name in pairs(fields) do

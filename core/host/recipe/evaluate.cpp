@@ -146,7 +146,8 @@ Error explain(const RecipeRequest& request, const ChildEnd& end) {
 
 Result<ResolvedRecipe> read_resolved(const RecipeRequest& request) {
   if (!request.overrides.empty()) {
-    return Error{"R013", "unknown parameter '" + request.overrides[0] + "' on the command line", request.path,
+    const std::string key = request.overrides[0].substr(0, request.overrides[0].find('='));
+    return Error{"R013", "unknown parameter '" + key + "' on the command line", request.path,
                  "a resolved recipe (.json) has no parameters", TENON_E_RECIPE};
   }
   TENON_TRY(const std::string text, read_text(request.path));

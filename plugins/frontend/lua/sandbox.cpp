@@ -4,123 +4,9 @@
 #include <string>
 
 #include "session.h"
-#include "suggest.h"
 
 namespace tenon::lua {
 namespace {
-
-// ---- names ----
-
-std::vector<std::string> keys_of(lua_State* L, int index) {
-  std::vector<std::string> out;
-  index = lua_absindex(L, index);
-  for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
-    if (lua_type(L, -2) == LUA_TSTRING) out.emplace_back(lua_tostring(L, -2));
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::string meant(const std::string& name, const std::vector<std::string>& candidates) {
-  for (const std::string& candidate : candidates) {  // `lr` for `p.lr`
-    if (candidate.ends_with("." + name)) return "did you mean '" + candidate + "'?";
-  }
-  const std::string found = closest(name, candidates);
-  return found.empty() ? "" : "did you mean '" + found + "'?";
-}
-
-std::string key_text(lua_State* L, int index) {
-  return lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : luaL_typename(L, index);
-}
-
-Place place_of_name(lua_State* L, const std::string& name, bool variable) {
-  Place place = calling_place(L);
-  if (place.file < 0) return place;
-  const Source& source = session_of(L).files[static_cast<size_t>(place.file)]->source;
-  const int line = place.at.line;
-  place.at = variable ? source.find_variable(name, line) : source.find_text(name, line);
-  return place;
-}
-
-// Absent on purpose: says what to do instead.
-std::string why_absent(const std::string& name) {
-  static const std::map<std::string, std::string> kReasons{
-      {"io", "a recipe reads and writes no files"},
-      {"os", "a recipe must not depend on the machine or the time"},
-      {"debug", "recipes have no debug library"},
-      {"load", "recipes load code with require only"},
-      {"loadstring", "recipes load code with require only"},
-      {"loadfile", "recipes load code with require only"},
-      {"dofile", "recipes load code with require only"},
-      {"package", "require looks at tenon's vocabulary and next to the recipe"},
-      {"next", "use pairs, which goes in sorted order"},
-      {"collectgarbage", "recipes do not control memory"},
-      {"coroutine", "recipes have no coroutines"},
-  };
-  const auto it = kReasons.find(name);
-  return it == kReasons.end() ? "" : it->second;
-}
-
-int read_unknown_global(lua_State* L) {
-  const std::string name = key_text(L, 2);
-  const Place place = place_of_name(L, name, true);
-  std::string hint = why_absent(name);
-  if (hint.empty()) {
-    std::vector<std::string> candidates = keys_of(L, 1);
-    if (place.file >= 0) {
-      const auto locals = session_of(L).files[static_cast<size_t>(place.file)]->source.local_names();
-      candidates.insert(candidates.begin(), locals.begin(), locals.end());
-    }
-    hint = meant(name, candidates);
-  }
-  raise(L, mistake_at(session_of(L), place, "R001", "global '" + name + "' is not defined", hint));
-}
-
-int write_global(lua_State* L) {
-  const std::string name = key_text(L, 2);
-  raise(L, mistake_at(session_of(L), place_of_name(L, name, true), "R001",
-                      "recipes have no globals: '" + name + "' is not a local variable",
-                      "write 'local " + name + " = ...'"));
-}
-
-// __index of a namespace; upvalue 1 is its name.
-int read_unknown_field(lua_State* L) {
-  const std::string space = lua_tostring(L, lua_upvalueindex(1));
-  const std::string name = key_text(L, 2);
-  const std::vector<std::string> keys = keys_of(L, 1);
-  std::string hint = meant(name, keys);
-  if (hint.empty() && !keys.empty()) {
-    hint = "it has:";
-    for (const std::string& key : keys) hint += " " + key;
-  }
-  raise(L, mistake_at(session_of(L), place_of_name(L, name, false), "R001", space + " has no '" + name + "'",
-                      hint));
-}
-
-int write_field(lua_State* L) {
-  const std::string space = lua_tostring(L, lua_upvalueindex(1));
-  const std::string name = key_text(L, 2);
-  raise(L, mistake_at(session_of(L), place_of_name(L, name, false), "R001",
-                      space + " is fixed: '" + name + "' cannot be added", ""));
-}
-
-// strict(table, name): reading a missing key or adding one is an error that names the table.
-int strict(lua_State* L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  const char* name = luaL_checkstring(L, 2);
-  lua_createtable(L, 0, 3);
-  lua_pushstring(L, name);
-  lua_pushcclosure(L, trampoline<read_unknown_field>, 1);
-  lua_setfield(L, -2, "__index");
-  lua_pushstring(L, name);
-  lua_pushcclosure(L, trampoline<write_field>, 1);
-  lua_setfield(L, -2, "__newindex");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, 1);
-  lua_settop(L, 1);
-  return 1;
-}
 
 // ---- functions that replace Lua's own ----
 
@@ -284,62 +170,6 @@ int protected_call(lua_State* L) {
   return lua_gettop(L);
 }
 
-// ---- require ----
-
-bool good_module_name(const std::string& name) {
-  bool start = true;
-  for (const char c : name) {
-    const bool word = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-    if (!word && (c != '.' || start)) return false;
-    start = c == '.';
-  }
-  return !name.empty() && !start;
-}
-
-bool exists(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file != nullptr) std::fclose(file);
-  return file != nullptr;
-}
-
-[[noreturn]] void raise_module(lua_State* L, const std::string& message, const std::string& hint) {
-  raise(L, mistake_at(session_of(L), calling_place(L), "R015", message, hint));
-}
-
-std::string find_module(lua_State* L, const std::string& name, bool& user) {
-  const Session& session = session_of(L);
-  user = name != "tenon" && !name.starts_with("tenon.");
-  std::string path = (user ? session.folder : session.library) + "/";
-  for (const char c : name) path += c == '.' ? '/' : c;
-  for (const char* end : {".lua", "/init.lua"}) {
-    if (exists(path + end)) return path + end;
-  }
-  raise_module(L, "module '" + name + "' is not there: no " + path + ".lua",
-               user ? "require reads tenon's vocabulary and files next to the recipe" : "");
-}
-
-int require(lua_State* L) {
-  const std::string name = luaL_checkstring(L, 1);
-  lua_settop(L, 1);
-  lua_getfield(L, LUA_REGISTRYINDEX, kLoadedKey);  // at 2
-  lua_getfield(L, 2, name.c_str());
-  if (lua_isboolean(L, -1)) raise_module(L, "module '" + name + "' requires itself", "");
-  if (!lua_isnil(L, -1)) return 1;
-  if (!good_module_name(name)) {
-    raise_module(L, "'" + name + "' is not a module name",
-                 "names like 'model' or 'parts.block', without paths");
-  }
-  bool user = false;
-  const std::string path = find_module(L, name, user);
-  lua_pushboolean(L, 1);
-  lua_setfield(L, 2, name.c_str());
-  run_file(L, path, user);
-  if (lua_isnil(L, -1) || lua_isboolean(L, -1)) raise_module(L, "module '" + name + "' returns nothing", "");
-  lua_pushvalue(L, -1);
-  lua_setfield(L, 2, name.c_str());
-  return 1;
-}
-
 // ---- opening ----
 
 // Copies the named functions of the library table on top of the stack into a new strict namespace, and
@@ -357,7 +187,7 @@ void allow(lua_State* L, const char* space, std::initializer_list<const char*> n
 }
 
 void make_strict(lua_State* L, const char* space) {
-  lua_pushcfunction(L, trampoline<strict>);
+  lua_pushcfunction(L, trampoline<strict_table>);
   lua_insert(L, -2);
   lua_pushstring(L, space);
   lua_call(L, 2, 0);
@@ -383,7 +213,7 @@ void open_libraries(lua_State* L) {
   luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 0);
   allow(L, "table", {"concat", "insert", "move", "pack", "remove", "unpack"});
   // Lua's own sort picks its pivot by the clock; tenon.sort is stable.
-  lua_pushcfunction(L, trampoline<require>);
+  lua_pushcfunction(L, trampoline<require_module>);
   lua_pushstring(L, "tenon.sort");
   lua_call(L, 1, 1);
   lua_setfield(L, -2, "sort");
@@ -438,8 +268,6 @@ void open_registry(lua_State* L) {
 
 }  // namespace
 
-int strict_table(lua_State* L) { return strict(L); }
-
 void open_sandbox(lua_State* L) {
   open_registry(L);
   luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
@@ -455,7 +283,7 @@ void open_sandbox(lua_State* L) {
                           {"print", trampoline<print>},
                           {"setmetatable", trampoline<set_metatable>},
                           {"pcall", trampoline<protected_call>},
-                          {"require", trampoline<require>},
+                          {"require", trampoline<require_module>},
                           {nullptr, nullptr}};
   luaL_setfuncs(L, own, 0);
   lua_getfield(L, LUA_REGISTRYINDEX, kLoadedKey);
@@ -463,14 +291,8 @@ void open_sandbox(lua_State* L) {
   lua_setfield(L, -2, "tenon.core");
   lua_pop(L, 1);
   open_libraries(L);
-  lua_createtable(L, 0, 3);
-  lua_pushcfunction(L, trampoline<read_unknown_global>);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, trampoline<write_global>);
-  lua_setfield(L, -2, "__newindex");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, globals);
+  lua_settop(L, globals);
+  make_globals_strict(L);
   lua_settop(L, globals - 2);
 }
 

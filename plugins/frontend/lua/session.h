@@ -116,8 +116,13 @@ constexpr const char* kValuesKey = "tenon.values";
 
 // sandbox.cpp: fills a fresh state. primitives.cpp: pushes the module tenon.core.
 void open_sandbox(lua_State* L);
-int strict_table(lua_State* L);  // (table, name): unknown names in it are errors
 int open_primitives(lua_State* L);
+// modules.cpp: require(name).
+int require_module(lua_State* L);
+// names.cpp: strict(table, name) makes reading a missing key, or adding one, an error that names the table;
+// the other does it for the table of globals on top of the stack.
+int strict_table(lua_State* L);
+void make_globals_strict(lua_State* L);
 // document.cpp: the table at `index` as the canonical text of {"recipe", "provenance", "parameters"}.
 std::string write_document(lua_State* L, int index);
 

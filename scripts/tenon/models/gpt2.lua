@@ -29,7 +29,8 @@ end
 
 local function mlp(o, x, name)
   local u = nn.linear { x, name = name .. ".c_fc", out = { "ffn", o.ffn }, bias = true, std = o.std }
-  return nn.linear { nn.gelu(u), name = name .. ".c_proj", out = { "hidden", o.width }, bias = true, std = o.residual_std }
+  u = nn.gelu(u)
+  return nn.linear { u, name = name .. ".c_proj", out = { "hidden", o.width }, bias = true, std = o.residual_std }
 end
 
 local function block(o, x, name)

@@ -61,9 +61,8 @@ return function(given)
   local o = s.record("t.models.llama", given, fields)
   check(o, given)
   return nn.model("llama", function(tokens)
-    local embed = nn.param {
-      name = "model.embed_tokens.weight", dims = { { "vocab", o.vocab }, { "hidden", o.width } }, init = nn.normal(o.std),
-    }
+    local dims = { { "vocab", o.vocab }, { "hidden", o.width } }
+    local embed = nn.param { name = "model.embed_tokens.weight", dims = dims, init = nn.normal(o.std) }
     local x = nn.embedding { tokens, name = "model.embed_tokens", weight = embed }
     x = nn.blocks(x, o.layers, function(h, i) return block(o, h, "model.layers." .. i) end)
     x = nn.rmsnorm { x, name = "model.norm", eps = o.eps }

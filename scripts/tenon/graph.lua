@@ -1,0 +1,218 @@
+-- The graph that a model's functions build: values, ops, parameters, rounds of nn.blocks.
+--
+-- A value knows its graph, its scope (the model or one nn.blocks) and its dims: {"batch"}, {"seq"}, then
+-- { name, size } pairs. A parameter's name holds {i} exactly if it belongs to a round of nn.blocks.
+local core = require "tenon.core"
+local s = require "tenon.schema"
+
+local Model = s.class("a model", "t.models.gpt2, t.models.llama, t.models.mlp or t.nn.model")
+local Value = s.class("a value", "what t.nn functions return")
+local Param = s.class("a parameter of the model", "t.nn.param")
+
+local graph = { Model = Model, Value = Value, Param = Param }
+
+local size = s.count { min = 1 }
+
+-- ---- dims ----
+
+local dim_type = {
+  name = "a pair { \"name\", size }",
+  check = function(value)
+    if type(value) ~= "table" or #value ~= 2 or type(value[1]) ~= "string" then return nil end
+    local number, code = size.check(value[2])
+    if not number then return nil, code end
+    return { value[1], number }
+  end,
+}
+graph.dims_type = s.list(dim_type, "the dims")
+
+-- { "ffn", 64 } as well as { { "ffn", 64 } }.
+graph.one_or_more_dims = {
+  name = "a pair { \"name\", size } or a list of them",
+  check = function(value, owner, key)
+    if type(value) ~= "table" or #value == 0 then return nil end
+    if type(value[1]) ~= "string" then return graph.dims_type.check(value, owner, key) end
+    local single, code = dim_type.check(value)
+    return single and { single }, code
+  end,
+}
+
+function graph.show_dims(dims)
+  local parts = {}
+  for i, dim in ipairs(dims) do parts[i] = dim[2] and dim[1] .. "=" .. dim[2] or dim[1] end
+  return "[" .. table.concat(parts, " ") .. "]"
+end
+
+function graph.same_dims(a, b)
+  if #a ~= #b then return false end
+  for i, dim in ipairs(a) do
+    if dim[2] ~= b[i][2] then return false end
+  end
+  return true
+end
+
+-- What follows batch and seq.
+function graph.inner(dims) return { table.unpack(dims, 3) } end
+
+function graph.token_dims(dims) return { { "batch" }, { "seq" }, table.unpack(dims) } end
+
+-- ---- values and ops ----
+
+local function new_scope(parent) return { ops = {}, params = {}, parent = parent, open = true } end
+
+local function new_graph(name)
+  local scope = new_scope()
+  return { name = name, top = scope, scope = scope, params = {}, used = {}, num_dropouts = 0 }
+end
+
+function graph.check_value(what, value, owner, key)
+  if getmetatable(value) ~= Value then
+    s.fail("R003", what .. " wants a value of the model, got " .. s.describe(value), nil, owner, key)
+  end
+  if not value.graph.top.open then
+    s.fail("R012", what .. ": '" .. value.name .. "' belongs to another model", nil, owner, key)
+  end
+  if not value.scope.open then
+    s.fail("R012", what .. ": the value '" .. value.name .. "' belongs to the inside of nn.blocks",
+      "only what the blocks return is there behind them", owner, key)
+  end
+  if value.replaced then
+    s.fail("R012", what .. ": the value '" .. value.name .. "' was changed by nn.blocks",
+      "use what nn.blocks returned, or the argument of its function", owner, key)
+  end
+  return value
+end
+
+local function new_value(g, name, dims)
+  return s.make(Value, { graph = g, scope = g.scope, name = name, dims = dims })
+end
+
+-- A name that no other value has: the layer's without its round, or the op's kind.
+local function fresh(g, base)
+  base = base:gsub("%.?{i}", "")
+  local name, n = base, 1
+  while g.used[name] do
+    n = n + 1
+    name = base .. "." .. n
+  end
+  g.used[name] = true
+  return name
+end
+
+-- Adds an op. `outputs` lists { suffix, dims }; the first is returned.
+function graph.emit(g, kind, base, inputs, outputs, attrs)
+  local names, first = {}, fresh(g, base)
+  for i, input in ipairs(inputs) do
+    if input.graph ~= g then core.fail("R012", "nn." .. kind .. ": '" .. input.name .. "' belongs to another model") end
+    names[i] = input.name
+  end
+  local op = { op = kind, ["in"] = names, out = {}, attrs = attrs }
+  for i, output in ipairs(outputs) do
+    op.out[i] = i == 1 and first or fresh(g, first .. "." .. output[1])
+  end
+  core.mark(op, nil, core.caller())
+  local ops = g.scope.ops
+  ops[#ops + 1] = op
+  return new_value(g, first, outputs[1][2])
+end
+
+-- What every model has beside its own values: positions, samples, step.
+function graph.input(g, name) return { name = name, graph = g } end
+
+-- ---- parameters ----
+
+function graph.new_param(name, dims, init) return s.make(Param, { name = name, dims = dims, init = init }) end
+
+-- Adds the parameter to the round if its name holds {i}, else to the model.
+local function add_param(g, what, param)
+  if g.used[param.name] then
+    core.fail("R006", what .. ": '" .. param.name .. "' is the name of a value", "give the parameter another name")
+  end
+  local in_round = param.name:find("{i}", 1, true) ~= nil
+  if in_round and g.scope == g.top then
+    core.fail("R006", what .. ": parameter '" .. param.name .. "' has {i} outside of nn.blocks")
+  end
+  local scope = in_round and g.scope or g.top
+  local entry = { name = param.name, dims = {}, init = param.init }
+  for i, dim in ipairs(param.dims) do entry.dims[i] = { dim[1], dim[2] } end
+  core.mark(entry, nil, core.caller())
+  scope.params[#scope.params + 1] = entry
+  return { name = param.name, dims = param.dims, scope = in_round and scope or nil, graph = g }
+end
+
+-- The model's parameter of that name; the same name means the same parameter.
+function graph.use_param(g, what, param)
+  local known = g.params[param.name]
+  if not known then
+    known = add_param(g, what, param)
+    g.params[param.name], g.used[param.name] = known, true
+  elseif not graph.same_dims(known.dims, param.dims) then
+    core.fail("R006", string.format("%s: parameter '%s' is %s and %s", what, param.name, graph.show_dims(known.dims),
+      graph.show_dims(param.dims)), "give each layer its own name")
+  elseif known.scope and not known.scope.open then
+    core.fail("R006", what .. ": parameter '" .. param.name .. "' belongs to other blocks", "give it another name")
+  end
+  return known
+end
+
+-- ---- rounds and models ----
+
+function graph.check_pair(what, a, b)
+  graph.check_value(what, a)
+  graph.check_value(what, b)
+  if not graph.same_dims(a.dims, b.dims) then
+    core.fail("R005", what .. ": " .. graph.show_dims(a.dims) .. " and " .. graph.show_dims(b.dims) .. " differ")
+  end
+end
+
+-- nn.blocks(x, count, function(x, i) ... return x end): the function describes one round; `i` is its number in
+-- names, "h." .. i .. ".fc".
+function graph.blocks(x, count, body)
+  local what = "nn.blocks"
+  graph.check_value(what, x)
+  s.accept(size, count, nil, "count", what)
+  s.accept(s.callback, body, nil, "body", what)
+  local g = x.graph
+  if g.scope ~= g.top then core.fail("R012", what .. " inside nn.blocks is not possible") end
+  if x.scope ~= g.top or x.is_input then
+    core.fail("R012", what .. ": the blocks change '" .. x.name .. "', which is an input of the model")
+  end
+  local scope = new_scope(g.top)
+  local at = core.caller()
+  g.scope, x.replaced = scope, true
+  local entry = new_value(g, x.name, x.dims)
+  local out = graph.check_value(what .. ": the function must return a value;", body(entry, "{i}"))
+  if out == entry then core.fail("R012", what .. ": the function returns its argument unchanged", nil, at) end
+  graph.check_pair(what .. ": argument and result of the function", entry, out)
+  g.scope, scope.open = g.top, false
+  local ops = g.top.ops
+  local loop = {
+    ["repeat"] = count, index = "i", carry = { { x.name, out.name } }, params = scope.params, ops = scope.ops,
+  }
+  core.mark(loop, nil, at)
+  ops[#ops + 1] = loop
+  return new_value(g, x.name, x.dims)
+end
+
+-- nn.model("name", function(tokens, positions) ... return logits end)
+function graph.model(name, body)
+  local what = "nn.model"
+  s.accept(s.string, name, nil, "name", what)
+  s.accept(s.callback, body, nil, "body", what)
+  local at = core.caller()
+  local g = new_graph(name)
+  for _, given in ipairs { "tokens", "targets", "positions", "samples", "step" } do g.used[given] = true end
+  local ids = { { "batch" }, { "seq" } }
+  local tokens, positions = new_value(g, "tokens", ids), new_value(g, "positions", ids)
+  tokens.is_input, positions.is_input = true, true
+  local logits = graph.check_value(what .. ": the function must return the logits;", body(tokens, positions))
+  if #logits.dims ~= 3 then
+    core.fail("R005", what .. ": logits are [batch seq vocab], got " .. graph.show_dims(logits.dims), nil, at)
+  end
+  g.top.open = false
+  local model = { name = name, params = g.top.params, ops = g.top.ops, logits = logits.name }
+  core.mark(model, nil, at)
+  return s.make(Model, model, { context = g.context, vocab = logits.dims[3][2] })
+end
+
+return core.strict(graph, "tenon.graph")
