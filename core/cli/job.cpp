@@ -1,0 +1,118 @@
+#include "cli/job.h"
+
+#include <fmt/format.h>
+#include <openssl/rand.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/hash.h"
+#include "host/resolve.h"
+
+namespace tenon::cli {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string random_id() {
+  std::array<unsigned char, 8> bytes{};
+  RAND_bytes(bytes.data(), static_cast<int>(bytes.size()));
+  return hex(bytes);
+}
+
+Status read_into(Job& job) {
+  auto recipe = read_recipe(job.resolved.recipe);
+  if (!recipe.ok()) return locate(std::move(recipe).error(), job.resolved);
+  job.recipe = std::move(recipe).value();
+  return {};
+}
+
+Result<std::string> next_folder(const std::string& name) {
+  const fs::path parent = fs::path("runs") / name;
+  for (int number = 1; number < 100000; ++number) {
+    const fs::path folder = parent / fmt::format("{:03}", number);
+    std::error_code error;
+    fs::create_directories(parent, error);
+    if (error) return Error{"E011", "cannot make " + parent.string() + ": " + error.message(), "", "use --run-dir", TENON_E_IO};
+    if (fs::create_directory(folder, error)) return folder.string();
+  }
+  return Error{"E011", "no free run number under " + parent.string(), "", "use --run-dir", TENON_E_IO};
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) return Error{"R021", "cannot read " + path, "", "name the folder of a run: runs/<name>/<number>", TENON_E_IO};
+  return text.str();
+}
+
+}  // namespace
+
+Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, const std::string& path,
+                            const std::vector<std::string>& overrides) {
+  Job job;
+  RecipeRequest request;
+  request.path = path;
+  request.overrides = overrides;
+  request.helper = places.helper;
+  request.library = places.library;
+  if (!path.ends_with(".json")) {
+    TENON_TRY(const Plugin* frontend, registry.load("frontend/lua"));
+    request.plugin = frontend->path();
+  }
+  TENON_TRY(job.resolved, evaluate_recipe(request));
+  TENON_CHECK(read_into(job));
+  std::error_code error;
+  job.root = fs::absolute(fs::path(path).parent_path().empty() ? fs::path(".") : fs::path(path).parent_path(), error).string();
+  return job;
+}
+
+Status create_run(Job& job, const std::string& wanted) {
+  std::error_code error;
+  if (wanted.empty()) {
+    TENON_TRY(job.directory, next_folder(job.recipe.name));
+  } else {
+    if (fs::exists(fs::path(wanted) / "run.json", error)) {
+      return Error{"R020", wanted + " holds a run already", "", "tenon resume " + wanted + ", or another --run-dir", TENON_E_ARGUMENT};
+    }
+    fs::create_directories(wanted, error);
+    if (error) return Error{"E011", "cannot make " + wanted + ": " + error.message(), "", "", TENON_E_IO};
+    job.directory = wanted;
+  }
+  job.run_id = random_id();
+  Json run{{"tenon", 1}, {"run_id", job.run_id}, {"root", job.root}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
+  std::ofstream out(fs::path(job.directory) / "run.json");
+  out << run.dump(1) << '\n';
+  if (!out) return Error{"E011", "cannot write " + job.directory + "/run.json", "", "", TENON_E_IO};
+  return {};
+}
+
+Result<Job> job_from_run(const std::string& directory) {
+  const std::string path = directory + "/run.json";
+  TENON_TRY(const std::string text, read_file(path));
+  TENON_TRY(const Json run, parse_json(text, path));
+  Job job;
+  job.directory = directory;
+  try {
+    job.run_id = run.at("run_id").get<std::string>();
+    job.root = run.at("root").get<std::string>();
+    job.resolved.recipe = run.at("recipe");
+    job.resolved.provenance = run.at("provenance").get<std::map<std::string, std::string>>();
+  } catch (const Json::exception& e) {
+    return Error{"R021", path + " is damaged: " + e.what(), "", "", TENON_E_IO};
+  }
+  TENON_CHECK(read_into(job));
+  return job;
+}
+
+Result<PluginSet> plugins_of(PluginRegistry& registry, const Job& job) {
+  auto plugins = load_plugins(registry, job.recipe);
+  if (!plugins.ok()) return locate(std::move(plugins).error(), job.resolved);
+  return plugins;
+}
+
+}  // namespace tenon::cli

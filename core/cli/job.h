@@ -1,0 +1,36 @@
+// A run on disk: its folder holds run.json (what is trained, from where), checkpoints/ and metrics.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/places.h"
+#include "graph/recipe.h"
+#include "host/recipe/evaluate.h"
+#include "run/plugin_set.h"
+
+namespace tenon::cli {
+
+struct Job {
+  std::string directory;   // of the run; empty: none (check, plan)
+  std::string run_id;
+  std::string root;        // relative data paths start here
+  ResolvedRecipe resolved;
+  Recipe recipe;
+
+  std::string checkpoints() const { return directory + "/checkpoints"; }
+};
+
+// Evaluates a recipe file (.lua, or .json already resolved).
+Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, const std::string& path,
+                            const std::vector<std::string>& overrides);
+// Chooses a new folder (`wanted`, or runs/<name>/<number>), and writes run.json into it. Error R020 when
+// `wanted` holds a run already.
+Status create_run(Job& job, const std::string& wanted);
+// Reads the run.json of an earlier `tenon train`. Error R021.
+Result<Job> job_from_run(const std::string& directory);
+
+// Plugins of a job, with errors placed in the recipe's source.
+Result<PluginSet> plugins_of(PluginRegistry& registry, const Job& job);
+
+}  // namespace tenon::cli

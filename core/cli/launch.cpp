@@ -1,0 +1,337 @@
+#include "cli/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "run/rendezvous/auth.h"
+#include "run/rendezvous/memory_rendezvous.h"
+#include "run/rendezvous/tcp_client.h"
+#include "run/rendezvous/tcp_server.h"
+
+extern char** environ;
+
+namespace tenon::cli {
+namespace {
+
+// A signal handler can reach nothing but a global.
+std::atomic<bool> g_stop{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void on_stop_signal(int) { g_stop.store(true); }
+
+int threads_per_rank(const LaunchOptions& options) {
+  if (options.threads > 0) return options.threads;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, options.ranks));
+}
+
+Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, SessionOptions session_options, bool resume,
+                         LoopObserver* observer) {
+  session_options.root = job.root;
+  TENON_TRY(const auto session, Session::open(job.recipe, plugins, session_options));
+  LoopOptions loop;
+  loop.checkpoints = job.checkpoints();
+  loop.run_id = job.run_id;
+  loop.resume = resume;
+  loop.stop = &g_stop;
+  loop.observer = observer;
+  auto end = run_loop(*session, loop);
+  if (!end.ok()) session->abort();
+  return end;
+}
+
+// -- virtual ranks ------------------------------------------------------------------------------------
+
+// The error that matters: not that of a rank which only heard that another one failed.
+Result<LoopEnd> first_cause(std::vector<std::optional<Result<LoopEnd>>>& ends) {
+  for (auto& end : ends) {
+    if (!end->ok() && end->error().kind != TENON_E_ABORTED) return std::move(*end);
+  }
+  for (auto& end : ends) {
+    if (!end->ok()) return std::move(*end);
+  }
+  return std::move(*ends[0]);
+}
+
+Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const LaunchOptions& options, Progress& progress) {
+  run::MemoryRendezvous rendezvous;
+  std::vector<std::optional<Result<LoopEnd>>> ends(static_cast<size_t>(options.ranks));
+  const auto rank_main = [&](int rank) {
+    SessionOptions session;
+    session.id = {rank, options.ranks};
+    session.rendezvous = options.ranks > 1 ? &rendezvous : nullptr;
+    session.threads = threads_per_rank(options);
+    auto& end = ends[static_cast<size_t>(rank)];
+    end.emplace(run_rank(job, plugins, session, options.resume, rank == 0 ? &progress : nullptr));
+    if (!end->ok()) rendezvous.abort(fmt::format("rank {} failed: {}", rank, end->error().cause));
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < options.ranks; ++rank) threads.emplace_back(rank_main, rank);
+  rank_main(0);
+  for (std::thread& thread : threads) thread.join();
+  return first_cause(ends);
+}
+
+// -- processes ----------------------------------------------------------------------------------------
+
+struct Worker {
+  pid_t pid = -1;
+  int rank = 0;
+  int report = -1;  // read end
+  std::optional<int> status;
+};
+
+struct Pipe {
+  int read = -1, write = -1;
+};
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return Error{"E011", fmt::format("pipe: {}", std::strerror(errno)), "", "", TENON_E_IO};
+  return Pipe{fds[0], fds[1]};
+}
+
+class Launcher {
+ public:
+  Launcher(const Places& places, const Job& job, const LaunchOptions& options) : places_(places), job_(job), options_(options) {}
+
+  ~Launcher() {
+    for (Worker& worker : workers_) {
+      if (!worker.status) kill(worker.pid, SIGKILL), waitpid(worker.pid, nullptr, 0);
+      if (worker.report >= 0) close(worker.report);
+    }
+  }
+
+  Result<LoopEnd> run() {
+    TENON_TRY(secret_, run::make_secret());
+    run::ServerOptions server;
+    server.secret = secret_;
+    server.job = job_.run_id;
+    server.world = static_cast<uint32_t>(options_.ranks);
+    TENON_TRY(server_, run::TcpServer::start(server));
+    for (int rank = 0; rank < options_.ranks; ++rank) TENON_CHECK(start(rank));
+    return watch();
+  }
+
+ private:
+  Status start(int rank) {
+    TENON_TRY(const Pipe secret, make_pipe());
+    TENON_TRY(const Pipe report, make_pipe());
+    const bool sent = write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
+    close(secret.write);
+    constexpr int kSecretFd = 3, kReportFd = 4;
+    std::vector<std::string> args{places_.command, "worker", "--run-dir", job_.directory, "--rank", std::to_string(rank),
+                                  "--world", std::to_string(options_.ranks), "--port", std::to_string(server_->port()),
+                                  "--secret-fd", std::to_string(kSecretFd), "--report-fd", std::to_string(kReportFd),
+                                  "--threads", std::to_string(threads_per_rank(options_)), "--style", style_name(options_.style)};
+    if (options_.resume) args.emplace_back("--resume");
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    // Through high numbers first, so that neither is overwritten before it was moved.
+    posix_spawn_file_actions_adddup2(&actions, secret.read, 100);
+    posix_spawn_file_actions_adddup2(&actions, report.write, 101);
+    posix_spawn_file_actions_adddup2(&actions, 100, kSecretFd);
+    posix_spawn_file_actions_adddup2(&actions, 101, kReportFd);
+    posix_spawn_file_actions_addclose(&actions, 100);
+    posix_spawn_file_actions_addclose(&actions, 101);
+    Worker worker;
+    worker.rank = rank;
+    worker.report = report.read;
+    const int failed = sent ? posix_spawn(&worker.pid, places_.command.c_str(), &actions, nullptr, argv.data(), environ) : EIO;
+    posix_spawn_file_actions_destroy(&actions);
+    close(secret.read);
+    close(report.write);
+    if (failed != 0) return Error{"E011", fmt::format("cannot start worker {}: {}", rank, std::strerror(failed)), "", "", TENON_E_IO};
+    workers_.push_back(worker);
+    return {};
+  }
+
+  // Waits for all workers; after the first failure, stops the rest.
+  Result<LoopEnd> watch() {
+    bool told_to_stop = false;
+    std::optional<Error> cause;
+    auto deadline = std::chrono::steady_clock::time_point::max();
+    while (running() > 0) {
+      if (g_stop.load() && !told_to_stop) {
+        signal_all(SIGTERM);
+        told_to_stop = true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (Worker& worker : workers_) {
+        if (!reap(worker) || *worker.status == 0 || stopped_well(*worker.status) || cause) continue;
+        cause = error_of(worker);
+        server_->abort(cause->cause);
+        deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+      }
+      if (std::chrono::steady_clock::now() > deadline) signal_all(SIGKILL);
+    }
+    if (cause) return *better_cause(*cause);
+    const bool stopped = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return stopped_well(*w.status); });
+    return stopped ? LoopEnd::stopped : LoopEnd::finished;
+  }
+
+  // A rank that only lost its peer may be reaped before the peer itself: prefer the peer's own words.
+  std::optional<Error> better_cause(const Error& first) {
+    for (Worker& worker : workers_) {
+      if (*worker.status == 0 || stopped_well(*worker.status)) continue;
+      if (WIFSIGNALED(*worker.status) && WTERMSIG(*worker.status) == SIGKILL && worker.rank != culprit_) continue;
+      Error error = worker.rank == culprit_ ? first : error_of(worker);
+      const bool hearsay = error.kind == TENON_E_PEER || error.kind == TENON_E_ABORTED || error.kind == TENON_E_TIMEOUT;
+      if (!hearsay) return error;
+    }
+    return first;
+  }
+
+  static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
+
+  size_t running() const {
+    return static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.status; }));
+  }
+
+  bool reap(Worker& worker) {
+    if (worker.status) return false;
+    int status = 0;
+    if (waitpid(worker.pid, &status, WNOHANG) != worker.pid) return false;
+    worker.status = status;
+    return true;
+  }
+
+  void signal_all(int signal) {
+    for (const Worker& worker : workers_) {
+      if (!worker.status) kill(worker.pid, signal);
+    }
+  }
+
+  Error error_of(Worker& worker) {
+    if (culprit_ < 0) culprit_ = worker.rank;
+    const std::string fix = fmt::format("tenon resume {}", job_.directory);
+    if (WIFSIGNALED(*worker.status)) {
+      const int signal = WTERMSIG(*worker.status);
+      return Error{"W002", fmt::format("rank {} (process {}) was killed by signal {} ({})", worker.rank, worker.pid, signal, strsignal(signal)),
+                   "", fix, TENON_E_UNKNOWN};
+    }
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; worker.report >= 0 && (n = read(worker.report, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    const Json report = Json::parse(text, nullptr, false);
+    if (!report.is_object()) {
+      return Error{"W002", fmt::format("rank {} (process {}) ended with code {} and said nothing", worker.rank, worker.pid, WEXITSTATUS(*worker.status)),
+                   "", fix, TENON_E_UNKNOWN};
+    }
+    return Error{report.value("code", ""), fmt::format("rank {}: {}", worker.rank, report.value("cause", "")), report.value("place", ""),
+                 report.value("fix", ""), report.value("kind", TENON_E_UNKNOWN)};
+  }
+
+  const Places& places_;
+  const Job& job_;
+  const LaunchOptions& options_;
+  std::string secret_;
+  std::unique_ptr<run::TcpServer> server_;
+  std::vector<Worker> workers_;
+  int culprit_ = -1;
+};
+
+void report(int fd, const Error& error) {
+  const std::string text = Json{{"code", error.code}, {"cause", error.cause}, {"place", error.place}, {"fix", error.fix}, {"kind", error.kind}}.dump();
+  [[maybe_unused]] const ssize_t n = write(fd, text.data(), text.size());
+}
+
+Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
+  PluginRegistry registry(places.registry);
+  TENON_TRY(const Job job, job_from_run(options.directory));
+  TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
+  run::ClientOptions client;
+  client.port = static_cast<uint16_t>(options.port);
+  client.job = job.run_id;
+  client.rank = static_cast<uint32_t>(options.rank);
+  client.secret.resize(32);
+  if (read(options.secret_fd, client.secret.data(), client.secret.size()) != 32) {
+    return Error{"W003", "the launcher sent no secret", "", "workers are started by tenon train", TENON_E_ARGUMENT};
+  }
+  TENON_TRY(const auto rendezvous, run::TcpClient::connect(client));
+  std::unique_ptr<Progress> progress;
+  if (options.rank == 0) {
+    const auto style = options.style == "json" ? Progress::Style::json : options.style == "live" ? Progress::Style::live : Progress::Style::plain;
+    TENON_TRY(progress, Progress::create(plugins, options.directory, style));
+  }
+  SessionOptions session;
+  session.id = {options.rank, options.world};
+  session.rendezvous = rendezvous.get();
+  session.threads = options.threads;
+  auto end = run_rank(job, plugins, session, options.resume, progress.get());
+  if (!end.ok()) return locate(std::move(end).error(), job.resolved);
+  return end;
+}
+
+}  // namespace
+
+void install_stop_handler() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  sigaction(SIGTERM, &action, nullptr);
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second Ctrl-C ends at once
+  sigaction(SIGINT, &action, nullptr);
+}
+
+const std::atomic<bool>& stop_requested() { return g_stop; }
+
+const char* style_name(Progress::Style style) {
+  switch (style) {
+    case Progress::Style::live: return "live";
+    case Progress::Style::json: return "json";
+    case Progress::Style::plain: break;
+  }
+  return "plain";
+}
+
+// 0 done, 1 the run failed, 2 recipe or usage, 3 environment (plugins, files), 4 a worker died or a peer
+// was lost, 5 checkpoint, 75 stopped and saved.
+int exit_code_of(const Error& error) {
+  switch (error.code.empty() ? ' ' : error.code[0]) {
+    case 'R':
+    case 'P':
+    case 'D':
+    case 'G': return 2;
+    case 'A':
+    case 'E': return 3;
+    case 'W': return 4;
+    case 'C': return 5;
+    default: return 1;
+  }
+}
+
+Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job, const LaunchOptions& options) {
+  TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
+  const bool threads = options.ranks == 1 || (plugins.comm.table->flags & TENON_COMM_IN_PROCESS) != 0;
+  if (!threads) return Launcher(places, job, options).run();
+  TENON_TRY(const auto progress, Progress::create(plugins, job.directory, options.style));
+  auto end = run_threads(job, plugins, options, *progress);
+  if (!end.ok()) return locate(std::move(end).error(), job.resolved);
+  return end;
+}
+
+int worker_main(const Places& places, const WorkerOptions& options) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+  install_stop_handler();
+  signal(SIGINT, on_stop_signal);  // the launcher decides about a second Ctrl-C
+  const auto end = work(places, options);
+  if (end.ok()) return *end == LoopEnd::stopped ? kExitStopped : 0;
+  report(options.report_fd, end.error());
+  return exit_code_of(end.error());
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,45 @@
+// Starts the ranks of a run, as threads (virtual ranks) or as processes, and watches over them.
+#pragma once
+
+#include <string>
+
+#include "cli/job.h"
+#include "cli/progress.h"
+#include "run/loop.h"
+
+namespace tenon::cli {
+
+struct LaunchOptions {
+  int ranks = 1;
+  bool resume = false;
+  Progress::Style style = Progress::Style::plain;
+  int threads = 0;         // per rank; 0: cores / ranks
+};
+
+// Runs the job to its end. Errors: of the first rank that failed; W002 when a worker died.
+Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job, const LaunchOptions& options);
+
+// What a worker process is told on its command line; the secret comes through a file descriptor.
+struct WorkerOptions {
+  std::string directory;
+  int rank = 0;
+  int world = 1;
+  int port = 0;
+  int secret_fd = -1;
+  int report_fd = -1;  // errors go to the launcher through it
+  int threads = 1;
+  bool resume = false;
+  std::string style = "plain";
+};
+// The body of `tenon worker`. Returns the process's exit code.
+int worker_main(const Places& places, const WorkerOptions& options);
+
+// Set by SIGINT and SIGTERM once install_stop_handler() was called.
+void install_stop_handler();
+const std::atomic<bool>& stop_requested();
+
+const char* style_name(Progress::Style style);
+int exit_code_of(const Error& error);
+constexpr int kExitStopped = 75;
+
+}  // namespace tenon::cli

@@ -1,0 +1,129 @@
+#include "cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tenon::cli {
+
+uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string human_bytes(uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes < 10u << 20) return fmt::format("{:.0f} KiB", value / 1024);
+  if (bytes < 10ull << 30) return fmt::format("{:.0f} MiB", value / (1 << 20));
+  return fmt::format("{:.1f} GiB", value / (1 << 30));
+}
+
+std::string human_seconds(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (s < 60) return fmt::format("{}s", s);
+  if (s < 3600) return fmt::format("{}m{:02}s", s / 60, s % 60);
+  return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+}
+
+Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const std::string& directory, Style style) {
+  std::unique_ptr<Progress> out(new Progress(style));
+  for (const auto& sink : plugins.sinks) {
+    TENON_TRY(auto state, open_handle<tenon_sink_state>(sink.id, sink.table->close, [&](auto** o, auto* e) {
+                return sink.table->open(directory.c_str(), sink.options.data(), sink.options.size(), o, e);
+              }));
+    out->sinks_.push_back({sink.id, sink.table, std::move(state)});
+  }
+  return out;
+}
+
+Status Progress::record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics) {
+  tenon_record record{sizeof(tenon_record), static_cast<uint32_t>(metrics.size()), event, session.steps_done(),
+                      session.attempt(), metrics.data()};
+  for (const Sink& sink : sinks_) {
+    tenon_error error = empty_abi_error();
+    const tenon_code code = sink.table->write(sink.state.get(), &record, &error);
+    if (code < 0) return from_abi(code, error, sink.id);
+  }
+  if (style_ == Style::json) {
+    Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", session.attempt()}};
+    for (const tenon_metric& metric : metrics) json[metric.name] = metric.value;
+    std::printf("%s\n", json.dump().c_str());
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+void Progress::line(const std::string& text, bool live) {
+  if (style_ == Style::json) return;
+  if (style_ == Style::live && live) {
+    std::printf("\r\033[2K%s", text.c_str());
+    live_open_ = true;
+  } else {
+    std::printf("%s%s\n", live_open_ ? "\n" : "", text.c_str());
+    live_open_ = false;
+  }
+  std::fflush(stdout);
+}
+
+double Progress::median_seconds() const {
+  std::vector<double> sorted(recent_.begin(), recent_.end());
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<long>(sorted.size() / 2), sorted.end());
+  return sorted[sorted.size() / 2];
+}
+
+Status Progress::on_start(const Session& session) {
+  first_step_ = session.steps_done();
+  int64_t parameters = 0;
+  for (const TensorInfo& param : session.params()) parameters += elements(param.dims);
+  const MemoryReport memory = session.memory();
+  line(fmt::format("{} parameters in {} tensors, mesh {}, {} per step", parameters, session.params().size(),
+                   session.train_program().mesh.text(), session.recipe().batch * session.recipe().context),
+       false);
+  line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})", human_bytes(memory.total()),
+                   human_bytes(memory.params), human_bytes(memory.state), human_bytes(memory.arena)),
+       false);
+  return record("start", session, {{"parameters", static_cast<double>(parameters)}, {"planned_bytes", static_cast<double>(memory.total())}});
+}
+
+Status Progress::on_step(const Session& session, const StepResult& step) {
+  constexpr size_t kWindow = 50;
+  recent_.push_back(step.seconds);
+  if (recent_.size() > kWindow) recent_.pop_front();
+  const double median = median_seconds();
+  const double tokens_per_s = static_cast<double>(step.tokens) / step.seconds;
+  const uint64_t resident = resident_bytes();
+  TENON_CHECK(record("step", session,
+                     {{"loss", step.loss}, {"grad_norm", step.grad_norm}, {"lr", step.lr}, {"step_ms", step.seconds * 1e3},
+                      {"tokens_per_s", tokens_per_s}, {"tokens", static_cast<double>(step.tokens)},
+                      {"resident_bytes", static_cast<double>(resident)}}));
+  const Recipe& recipe = session.recipe();
+  const bool logged = step.step % recipe.log_every == 0 || step.step == recipe.steps || step.step == first_step_ + 1;
+  if (!logged && style_ != Style::live) return {};
+  constexpr int64_t kCredible = 5;  // the first steps after a start are not typical
+  const bool credible = step.step - first_step_ >= kCredible;
+  const double left = median * static_cast<double>(recipe.steps - step.step);
+  line(fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} ms  {:.0f} tok/s  {}  {}", step.step, recipe.steps,
+                   step.loss, step.grad_norm, step.lr, median * 1e3, static_cast<double>(step.tokens) / median,
+                   human_bytes(resident), credible ? "eta " + human_seconds(left) : ""),
+       true);
+  return {};
+}
+
+Status Progress::on_eval(const Session& session, const EvalResult& eval) {
+  eval_loss_ = eval.loss;
+  line(fmt::format("eval {:>5}  validation loss {:.4f} over {} tokens", session.steps_done(), eval.loss, eval.tokens), false);
+  return record("eval", session, {{"loss", eval.loss}, {"tokens", static_cast<double>(eval.tokens)}});
+}
+
+Status Progress::on_save(const Session& session, const std::string& path, double seconds) {
+  line(fmt::format("save {:>5}  {}  {:.0f} ms", session.steps_done(), path, seconds * 1e3), false);
+  return record("save", session, {{"seconds", seconds}});
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,49 @@
+// What a person sees while training: one live line on a terminal, plain lines elsewhere, JSON lines with
+// --json; and the recipe's sinks.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "run/handle.h"
+#include "run/loop.h"
+
+namespace tenon::cli {
+
+class Progress final : public LoopObserver {
+ public:
+  enum class Style : uint8_t { live, plain, json };
+  // Opens the recipe's sinks in `directory`.
+  static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory, Style style);
+
+  Status on_start(const Session& session) override;
+  Status on_step(const Session& session, const StepResult& step) override;
+  Status on_eval(const Session& session, const EvalResult& eval) override;
+  Status on_save(const Session& session, const std::string& path, double seconds) override;
+  // The last held-out loss, if there was one.
+  std::optional<double> eval_loss() const { return eval_loss_; }
+
+ private:
+  struct Sink {
+    std::string id;
+    const tenon_sink* table;
+    Handle<tenon_sink_state> state;
+  };
+  explicit Progress(Style style) : style_(style) {}
+  Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
+  void line(const std::string& text, bool live);
+  double median_seconds() const;
+
+  Style style_;
+  bool live_open_ = false;
+  std::vector<Sink> sinks_;
+  std::deque<double> recent_;  // seconds of the last steps
+  int64_t first_step_ = 0;
+  std::optional<double> eval_loss_;
+};
+
+uint64_t resident_bytes();
+std::string human_bytes(uint64_t bytes);
+std::string human_seconds(double seconds);
+
+}  // namespace tenon::cli

@@ -1,0 +1,62 @@
+#include "run/loop.h"
+
+#include <chrono>
+
+namespace tenon {
+namespace {
+
+bool due(int64_t every, int64_t step, int64_t last) { return every > 0 && (step % every == 0 || step == last); }
+
+class Loop {
+ public:
+  Loop(Session& session, const LoopOptions& options) : session_(session), recipe_(session.recipe()), options_(options) {}
+
+  Result<LoopEnd> run() {
+    if (options_.resume) {
+      TENON_TRY(const std::string from, session_.resume(storage_, options_.checkpoints));
+      saved_ = session_.steps_done();
+    }
+    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_start(session_));
+    while (session_.steps_done() < recipe_.steps) {
+      TENON_TRY(const bool stop, session_.any(options_.stop != nullptr && options_.stop->load()));
+      if (stop) {
+        TENON_CHECK(save());
+        return LoopEnd::stopped;
+      }
+      TENON_TRY(const StepResult step, session_.step());
+      if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_step(session_, step));
+      if (due(recipe_.eval_every, step.step, recipe_.steps)) TENON_CHECK(evaluate());
+      if (due(recipe_.save_every, step.step, recipe_.steps)) TENON_CHECK(save());
+    }
+    return LoopEnd::finished;
+  }
+
+ private:
+  Status evaluate() {
+    TENON_TRY(const EvalResult eval, session_.evaluate());
+    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_eval(session_, eval));
+    return {};
+  }
+
+  Status save() {
+    if (saved_ == session_.steps_done()) return {};
+    const auto start = std::chrono::steady_clock::now();
+    TENON_TRY(const std::string path, session_.save(storage_, options_.checkpoints, options_.run_id));
+    saved_ = session_.steps_done();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_save(session_, path, seconds));
+    return {};
+  }
+
+  Session& session_;
+  const Recipe& recipe_;
+  const LoopOptions& options_;
+  checkpoint::PosixStorage storage_;
+  int64_t saved_ = -1;
+};
+
+}  // namespace
+
+Result<LoopEnd> run_loop(Session& session, const LoopOptions& options) { return Loop(session, options).run(); }
+
+}  // namespace tenon

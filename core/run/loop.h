@@ -1,0 +1,34 @@
+// The training loop of the command: steps, evaluations, saves, and stopping together.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "run/session.h"
+
+namespace tenon {
+
+// Told about everything, on the rank's thread. Only rank 0 has one.
+class LoopObserver {
+ public:
+  virtual ~LoopObserver() = default;
+  virtual Status on_start(const Session& session) = 0;
+  virtual Status on_step(const Session& session, const StepResult& step) = 0;
+  virtual Status on_eval(const Session& session, const EvalResult& eval) = 0;
+  virtual Status on_save(const Session& session, const std::string& path, double seconds) = 0;
+};
+
+struct LoopOptions {
+  std::string checkpoints;                     // folder; made when missing
+  std::string run_id;
+  bool resume = false;                         // load the newest checkpoint first
+  const std::atomic<bool>* stop = nullptr;     // set: finish the step, save, end
+  LoopObserver* observer = nullptr;            // NULL on other ranks
+};
+
+enum class LoopEnd : uint8_t { finished, stopped };
+
+// Collective. Evaluates and saves every so many steps and behind the last one.
+Result<LoopEnd> run_loop(Session& session, const LoopOptions& options);
+
+}  // namespace tenon
