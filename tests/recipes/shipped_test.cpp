@@ -1,4 +1,5 @@
 // The recipes that are shipped, the golden documents, the examples of the documentation.
+#include "graph/model.h"
 #include "graph/recipe.h"
 #include "support.h"
 
@@ -6,6 +7,14 @@ namespace tenon {
 namespace {
 
 const std::string kGolden = TENON_SOURCE_DIR "/tests/recipes/golden/";
+
+// The core reads the document and accepts every op of its model.
+void expect_accepted(const ResolvedRecipe& resolved) {
+  const auto recipe = read_recipe(resolved.recipe);
+  ASSERT_TRUE(recipe.ok()) << recipe.error().text();
+  const auto graph = build_forward(*recipe, 2, recipe->context, true);
+  EXPECT_TRUE(graph.ok()) << graph.error().text();
+}
 
 class Shipped : public testing::TestWithParam<const char*> {};
 
@@ -15,8 +24,7 @@ TEST_P(Shipped, recipe_evaluates_and_the_core_reads_it) {
   ASSERT_TRUE(recipe.ok()) << recipe.error().text();
   EXPECT_EQ(recipe->messages, "");
   EXPECT_EQ(recipe->recipe["data"]["options"]["files"], Json::array({"corpus.txt"}));
-  const auto read = read_recipe(recipe->recipe);
-  EXPECT_TRUE(read.ok()) << read.error().text();
+  expect_accepted(*recipe);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Shipped,
@@ -42,6 +50,7 @@ TEST_P(Golden, document_is_the_one_kept) {
   ASSERT_TRUE(kept.ok()) << kept.error().text();
   EXPECT_EQ(Json::diff(*kept, recipe->recipe).dump(), "[]");
   EXPECT_EQ(canonical(*kept), canonical(recipe->recipe));
+  expect_accepted(*recipe);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "llama", "mlp"));
@@ -75,7 +84,7 @@ TEST(Documentation, every_example_evaluates) {
     folder.write("r.lua", whole ? example : tiny_run("", example));
     const auto recipe = evaluate_recipe(request_for(folder.at("r.lua")));
     ASSERT_TRUE(recipe.ok()) << recipe.error().text() << "\n" << example;
-    EXPECT_TRUE(read_recipe(recipe->recipe).ok()) << example;
+    expect_accepted(*recipe);
   }
 }
 
