@@ -18,6 +18,7 @@ constexpr int64_t kMaxParts = int64_t{1} << 31;
 
 // The one mutable thing that belongs to a thread: see the head of parallel.h.
 ThreadPool*& current_pool() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   thread_local ThreadPool* pool = nullptr;
   return pool;
 }

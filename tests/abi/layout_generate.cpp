@@ -4,6 +4,7 @@
 // usage: layout_generate <header>... > probe.c
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <regex>
@@ -112,11 +113,13 @@ void print_header(const std::string& path) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   std::cout << "#include <stddef.h>\n#include <stdio.h>\n";
   for (int i = 1; i < argc; ++i) std::cout << "#include \"" << argv[i] << "\"\n";
   std::cout << "int main(void) {\n";
   for (int i = 1; i < argc; ++i) print_header(argv[i]);
   std::cout << "  return 0;\n}\n";
   return argc > 1 ? 0 : 1;
+} catch (const std::exception& e) {
+  stop("layout_generate", e.what());
 }

@@ -27,6 +27,7 @@ struct InUse {
 // A fact about the process like the loaded libraries themselves. Guarded by loading_lock(). Never
 // destroyed, for a registry may outlive every static object.
 std::map<const tenon_plugin*, InUse>& plugins_in_use() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const table = new std::map<const tenon_plugin*, InUse>();
   return *table;
 }
