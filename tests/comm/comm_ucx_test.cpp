@@ -1,0 +1,114 @@
+// comm/ucx: every scenario on processes of this host, over shared memory and over loopback TCP.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "comm_api.h"
+#include "processes.h"
+
+namespace tenon::test {
+namespace {
+
+constexpr double kSeconds = 60;
+
+struct Case {
+  int world;
+  const char* tls;
+};
+
+// What the ranks complained of.
+std::string run_processes(const std::string& scenario, const Case& c) {
+  const std::vector<ChildResult> results = run_ranks(scenario, c.world, c.tls, kSeconds);
+  std::string complaints;
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    if (results[rank].exit_status == 0 && results[rank].output.empty()) continue;
+    complaints += "rank " + std::to_string(rank) + " (status " + std::to_string(results[rank].exit_status) +
+                  "): " + results[rank].output;
+  }
+  return complaints;
+}
+
+class CommUcx : public testing::TestWithParam<Case> {
+ protected:
+  void expect_passes(const std::string& scenario) { EXPECT_EQ(run_processes(scenario, GetParam()), ""); }
+};
+
+class CommUcxFaults : public CommUcx {};
+
+TEST_P(CommUcx, every_kind_and_dtype_matches_the_serial_reference_bit_by_bit) {
+  expect_passes("every_kind_matches_the_reference");
+}
+TEST_P(CommUcx, groups_work_side_by_side) { expect_passes("groups_work_side_by_side"); }
+TEST_P(CommUcx, many_plans_are_in_flight_and_finish_in_any_order) {
+  expect_passes("many_plans_are_in_flight");
+}
+TEST_P(CommUcx, one_plan_starts_many_times) { expect_passes("one_plan_starts_many_times"); }
+TEST_P(CommUcx, bad_operations_are_refused_with_a_reason) { expect_passes("bad_operations_are_refused"); }
+TEST_P(CommUcxFaults, a_missing_member_is_named_after_the_timeout) {
+  expect_passes("a_missing_member_is_named_after_the_timeout");
+}
+TEST_P(CommUcxFaults, a_mismatch_names_both_sides) { expect_passes("a_mismatch_names_both_sides"); }
+TEST_P(CommUcxFaults, an_abort_ends_a_wait) { expect_passes("an_abort_ends_a_wait"); }
+TEST_P(CommUcxFaults, the_death_of_a_rank_is_reported_to_all_others) { expect_passes("a_rank_dies"); }
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const std::string tls = info.param.tls;
+  return "of_" + std::to_string(info.param.world) + (tls.empty() ? "" : "_" + tls);
+}
+INSTANTIATE_TEST_SUITE_P(Worlds, CommUcx,
+                         testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"}),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Worlds, CommUcxFaults,
+                         testing::Values(Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{2, "tcp"},
+                                         Case{3, "tcp"}),
+                         case_name);
+
+// Names of UCX's segments in the places where they could stay behind.
+std::set<std::string> shared_memory() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (name.find("ucx") != std::string::npos) names.insert(name);
+  }
+  return names;
+}
+
+TEST(CommUcxMemory, a_killed_rank_leaves_nothing_in_dev_shm) {
+  const std::set<std::string> before = shared_memory();
+  for (const char* tls : {"posix,self,tcp", ""}) EXPECT_EQ(run_processes("a_rank_dies", {3, tls}), "");
+  // Other programs may come and go meanwhile: only what stays counts.
+  std::set<std::string> left = shared_memory();
+  for (int i = 0; i < 20 && left != before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::set<std::string> still;
+    for (const std::string& name : shared_memory()) {
+      if (left.count(name) > 0 && before.count(name) == 0) still.insert(name);
+    }
+    left = still;
+    if (left.empty()) break;
+  }
+  for (const std::string& name : before) left.erase(name);
+  EXPECT_TRUE(left.empty()) << "/dev/shm/" << *left.begin() << " stayed behind";
+}
+
+TEST(CommUcxOpen, unknown_transports_are_an_error_that_names_them) {
+  const std::vector<ChildResult> results = run_ranks("every_kind_matches_the_reference", 1, "warp", kSeconds);
+  EXPECT_EQ(results[0].exit_status, 1);
+  EXPECT_NE(results[0].output.find("transports 'warp'"), std::string::npos) << results[0].output;
+}
+
+TEST(CommUcxTable, declares_tree_order) {
+  EXPECT_EQ(load_comm(TENON_PLUGIN_DIR "/libtenon-comm-ucx.so").flags, TENON_COMM_TREE_ORDER);
+}
+
+}  // namespace
+}  // namespace tenon::test
+
+int main(int argc, char** argv) {
+  const int status = tenon::test::child_main(argc, argv, TENON_PLUGIN_DIR "/libtenon-comm-ucx.so");
+  if (status >= 0) return status;
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
