@@ -28,7 +28,7 @@ int64_t Sampler::train(int64_t position) const {
   return static_cast<int64_t>(order(static_cast<uint64_t>(position % num_train_)));
 }
 
-int64_t Sampler::valid(int64_t position) const { return num_train_ + position % std::max<int64_t>(num_valid(), 1); }
+int64_t Sampler::valid(int64_t position) const { return position < num_valid() ? num_train_ + position : -1; }
 
 Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, const std::string& root, int64_t context) {
   std::unique_ptr<Feeder> out(new Feeder(plugin));
@@ -64,6 +64,8 @@ int64_t Feeder::token_limit() const {
 std::string Feeder::digest() const { return hex(info_.digest); }
 
 Status Feeder::fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs) {
+  std::vector<int64_t> readable = indices;
+  std::replace(readable.begin(), readable.end(), int64_t{-1}, int64_t{0});
   std::vector<void*> outs;
   std::vector<std::vector<char>> unused;  // fields that the model does not read
   unused.reserve(info_.num_fields);
@@ -79,12 +81,14 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::map<std::str
     outs.push_back(unused.emplace_back(static_cast<size_t>(bytes)).data());
   }
   tenon_error error = empty_abi_error();
-  const tenon_code code = plugin_.table->read(dataset_.get(), indices.data(), indices.size(), outs.data(), &error);
+  const tenon_code code = plugin_.table->read(dataset_.get(), readable.data(), readable.size(), outs.data(), &error);
   if (code < 0) return from_abi(code, error, plugin_.id);
   auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
   auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));
+  auto* targets = reinterpret_cast<int32_t*>(inputs.at("targets"));
   for (size_t i = 0; i < indices.size(); ++i) {
     samples[i] = indices[i];
+    if (indices[i] < 0) std::fill_n(targets + static_cast<int64_t>(i) * context_, context_, -1);
     for (int64_t s = 0; s < context_; ++s) *positions++ = static_cast<int32_t>(s);
   }
   return {};

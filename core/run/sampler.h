@@ -19,7 +19,7 @@ class Sampler {
   int64_t num_train() const { return num_train_; }
   int64_t num_valid() const { return num_samples_ - num_train_; }
   int64_t train(int64_t position) const;  // global sample index
-  int64_t valid(int64_t position) const;  // wraps around
+  int64_t valid(int64_t position) const;  // -1 behind the end: a sample that is all padding
 
  private:
   int64_t num_samples_ = 0, num_train_ = 0;
@@ -38,8 +38,8 @@ class Feeder {
   const tenon_data& table() const { return *plugin_.table; }
   tenon_dataset* dataset() const { return dataset_.get(); }
 
-  // Reads samples `indices` (those of one microbatch on this rank) into the inputs, which lie at
-  // `address(name)`; fills positions and sample numbers too. Error D003 for a token beyond the limit.
+  // Reads samples `indices` (those of one microbatch on this rank; -1: padding) into the inputs, whose
+  // addresses are given by name; fills positions and sample numbers too.
   Status fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs);
 
  private:

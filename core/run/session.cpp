@@ -309,7 +309,9 @@ Result<EvalResult> Session::evaluate() {
     return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0", TENON_E_RECIPE};
   }
   double loss = 0, count = 0;
-  for (int64_t b = 0; b < std::max<int64_t>(recipe_.eval_batches, 1); ++b) {
+  const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;
+  const int64_t batches = recipe_.eval_batches == 0 ? whole : std::min(recipe_.eval_batches, whole);
+  for (int64_t b = 0; b < batches; ++b) {
     std::vector<int64_t> batch;
     for (int64_t i = 0; i < recipe_.batch; ++i) batch.push_back(sampler_->valid(b * recipe_.batch + i));
     TENON_CHECK(feed(program, batch));

@@ -60,7 +60,7 @@ class Session {
   // One optimizer step. Collective. Error N001 when the loss is not finite; the step then counts as not
   // done and parameters may hold NaN: load a checkpoint.
   Result<StepResult> step();
-  // Mean loss over eval.batches batches of the held-out tail. Collective.
+  // Mean loss over eval.batches batches of the held-out tail, or over all of it. Collective.
   Result<EvalResult> evaluate();
   // True if any rank asked: a small sum over all ranks, so that all stop at the same step. Collective.
   Result<bool> any(bool mine);
