@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "../multi_tensor.hpp"
+#include "tenon_sdk/multi_tensor.hpp"
 
 namespace tenon::optimizer {
 

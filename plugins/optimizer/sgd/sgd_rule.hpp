@@ -1,7 +1,7 @@
 // The arithmetic of SGD for one contiguous run of elements.
 #pragma once
 
-#include "../multi_tensor.hpp"
+#include "tenon_sdk/multi_tensor.hpp"
 
 namespace tenon::optimizer {
 
