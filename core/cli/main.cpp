@@ -23,6 +23,7 @@ struct Arguments {
   int threads = 0;
   bool json = false;
   bool unfold = false;
+  bool markdown = false;
   SampleOptions sample;
   WorkerOptions worker;
 };
@@ -171,8 +172,26 @@ Result<int> plan(const Places& places, const Arguments& arguments) {
   return 0;
 }
 
+// The page docs/reference/plugins.md.
+Result<int> print_plugins_page(const PluginRegistry& registry) {
+  std::cout << "# Plugins\n\nMade by `scripts/dev/generate-docs` from what the plugins declare; not to be "
+               "edited by hand.\n";
+  for (const PluginListing& plugin : registry.list()) {
+    if (plugin.error) return *plugin.error;
+    if (plugin.shadowed) continue;
+    std::cout << fmt::format("\n## {}\n\n{}.\n\n", plugin.id, plugin.doc);
+    if (plugin.options.empty())
+      std::cout << "No options.\n";
+    else
+      std::cout << "| option | type | default | allowed | what it does |\n|---|---|---|---|---|\n"
+                << options_markdown(plugin.options);
+  }
+  return 0;
+}
+
 Result<int> list_plugins(const Places& places, const Arguments& arguments) {
   const PluginRegistry registry(places.registry);
+  if (arguments.markdown) return print_plugins_page(registry);
   Json list = Json::array();
   for (const PluginListing& plugin : registry.list()) {
     Json entry{{"id", plugin.id}, {"path", plugin.path}, {"version", plugin.version}, {"doc", plugin.doc}};
@@ -231,7 +250,8 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   s->add_option("--temperature", a.sample.temperature, "0: always the likeliest")->check(CLI::NonNegativeNumber);
   s->add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")->check(CLI::NonNegativeNumber);
   s->add_option("--seed", a.sample.seed, "of the random numbers");
-  add("plugins", "list the plugins that can be found", list_plugins);
+  CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
+  l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
   CLI::App* w = add("worker", "one rank of a run; started by train and resume", work);
   w->group("");
   w->add_option("--run-dir", a.worker.directory)->required();
