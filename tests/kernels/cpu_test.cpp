@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <stdexcept>
 
 #include "cases.h"
@@ -43,46 +44,63 @@ std::vector<Setting> settings() {
   return all;
 }
 
-std::string name(const testing::TestParamInfo<Setting>& info) {
+std::string name_of(const testing::TestParamInfo<Setting>& info) {
   return info.param.isa + (info.param.dtype == TENON_F32 ? "_f32" : "_f64");
+}
+
+// A case and what kernels/reference makes of it.
+struct Judged {
+  std::string place;
+  Op op;
+  std::vector<Tensor> want;
+};
+enum class Shapes { odd, large };
+
+// Made once for all instruction sets.
+const std::vector<Judged>& judged(uint32_t dtype, Shapes shapes) {
+  static std::map<std::pair<uint32_t, Shapes>, std::vector<Judged>> cache;
+  std::vector<Judged>& all = cache[{dtype, shapes}];
+  if (!all.empty()) return all;
+  const Kernels reference("reference", 0);
+  for (const Size& size : shapes == Shapes::odd ? small_sizes() : large_sizes()) {
+    for (Case& c : CaseMaker(reference, dtype, size, 5).all()) {
+      Result done = reference.run(c.op);
+      EXPECT_EQ(done.code, TENON_OK) << c.name << ": " << done.message;
+      all.push_back({c.name + ", " + text(size), std::move(c.op), std::move(done.out)});
+    }
+  }
+  return all;
 }
 
 class Cpu : public testing::TestWithParam<Setting> {
  protected:
-  void compare(const std::vector<Size>& sizes) {
-    const Kernels reference("reference", 0), cpu("cpu", 2, GetParam().isa);
-    for (const Size& size : sizes) {
-      for (const Case& c : CaseMaker(reference, GetParam().dtype, size, 5).all()) {
-        const std::string place = c.name + ", " + text(size);
-        const Result want = reference.run(c.op), got = cpu.run(c.op);
-        ASSERT_EQ(want.code, TENON_OK) << place << ": " << want.message;
-        ASSERT_EQ(got.code, TENON_OK) << place << ": " << got.message;
-        for (size_t i = 0; i < want.out.size(); ++i) {
-          ASSERT_NO_FATAL_FAILURE(expect_close(got.out[i], want.out[i], tolerance(GetParam().dtype),
-                                               place + ", output " + std::to_string(i)));
-        }
+  void compare(Shapes shapes) {
+    const Kernels cpu("cpu", 2, GetParam().isa);
+    for (const Judged& c : judged(GetParam().dtype, shapes)) {
+      const Result got = cpu.run(c.op);
+      ASSERT_EQ(got.code, TENON_OK) << c.place << ": " << got.message;
+      for (size_t i = 0; i < c.want.size(); ++i) {
+        ASSERT_NO_FATAL_FAILURE(expect_close(got.out[i], c.want[i], tolerance(GetParam().dtype),
+                                             c.place + ", output " + std::to_string(i)));
       }
     }
   }
 };
 
-TEST_P(Cpu, agrees_with_the_reference_on_odd_shapes) { compare(small_sizes()); }
-TEST_P(Cpu, agrees_with_the_reference_on_large_shapes) { compare(large_sizes()); }
+TEST_P(Cpu, agrees_with_the_reference_on_odd_shapes) { compare(Shapes::odd); }
+TEST_P(Cpu, agrees_with_the_reference_on_large_shapes) { compare(Shapes::large); }
 
 TEST_P(Cpu, gives_the_same_bits_on_any_number_of_threads_and_at_any_address) {
-  const Kernels reference("reference", 0), none("cpu", 0, GetParam().isa), two("cpu", 2, GetParam().isa),
+  const Kernels none("cpu", 0, GetParam().isa), two("cpu", 2, GetParam().isa),
       three("cpu", 3, GetParam().isa);
-  for (const Size& size : large_sizes()) {
-    for (const Case& c : CaseMaker(reference, GetParam().dtype, size, 6).all()) {
-      const Result want = none.run(c.op);
-      ASSERT_EQ(want.code, TENON_OK) << c.name << ": " << want.message;
-      const Result others[] = {two.run(c.op), three.run(c.op), none.run(c.op, 8), two.run(c.op, 24),
-                               three.run(c.op, 40)};
-      for (size_t k = 0; k < std::size(others); ++k) {
-        for (size_t i = 0; i < want.out.size(); ++i) {
-          ASSERT_EQ(others[k].out[i].bytes(), want.out[i].bytes())
-              << c.name << ", " << text(size) << ", output " << i << ", run " << k;
-        }
+  for (const Judged& c : judged(GetParam().dtype, Shapes::large)) {
+    const Result want = none.run(c.op);
+    ASSERT_EQ(want.code, TENON_OK) << c.place << ": " << want.message;
+    const Result others[] = {two.run(c.op), three.run(c.op, 40), none.run(c.op, 8), two.run(c.op, 24)};
+    for (size_t k = 0; k < std::size(others); ++k) {
+      for (size_t i = 0; i < want.out.size(); ++i) {
+        ASSERT_EQ(others[k].out[i].bytes(), want.out[i].bytes())
+            << c.place << ", output " << i << ", run " << k;
       }
     }
   }
@@ -90,18 +108,16 @@ TEST_P(Cpu, gives_the_same_bits_on_any_number_of_threads_and_at_any_address) {
 
 // In exact mode the op may run in place or not, depending on the memory plan.
 TEST_P(Cpu, gives_the_same_bits_in_place) {
-  const Kernels reference("reference", 0), cpu("cpu", 2, GetParam().isa);
-  for (const Size& size : large_sizes()) {
-    for (const Case& c : CaseMaker(reference, GetParam().dtype, size, 7).all()) {
-      if (c.op.inplace < 0) continue;
-      Op apart = c.op;
-      apart.inplace = -1;
-      ASSERT_EQ(cpu.run(c.op).out[0].bytes(), cpu.run(apart).out[0].bytes()) << c.name << ", " << text(size);
-    }
+  const Kernels cpu("cpu", 2, GetParam().isa);
+  for (const Judged& c : judged(GetParam().dtype, Shapes::large)) {
+    if (c.op.inplace < 0) continue;
+    Op apart = c.op;
+    apart.inplace = -1;
+    ASSERT_EQ(cpu.run(c.op).out[0].bytes(), cpu.run(apart).out[0].bytes()) << c.place;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EachInstructionSet, Cpu, testing::ValuesIn(settings()), name);
+INSTANTIATE_TEST_SUITE_P(EachInstructionSet, Cpu, testing::ValuesIn(settings()), name_of);
 
 TEST(CpuInstructionSets, baseline_is_always_there) {
   const std::vector<std::string> all = available_isas();

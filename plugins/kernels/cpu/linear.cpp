@@ -26,17 +26,17 @@ struct Tiles {
   int64_t m, n;        // elements of a tile
   int64_t rows, cols;  // number of tiles
 
-  // Halves the longer side until there are enough tiles to share, but not below what keeps a product fast.
-  Tiles(int64_t m_total, int64_t n_total) : m(256), n(256) {
-    constexpr int64_t kEnough = 8, kLeast = 64;
-    m = std::min(m, round_up(std::max<int64_t>(m_total, 1), 16));
-    n = std::min(n, round_up(std::max<int64_t>(n_total, 1), 16));
+  // Starts from what keeps oneDNN fast (wide rather than high) and cuts until there is enough to share.
+  Tiles(int64_t m_total, int64_t n_total) : m(256), n(192) {
+    constexpr int64_t kEnough = 6, kLeast = 96;
+    m = std::min(m, round_up(m_total, 16));
+    n = std::min(n, round_up(n_total, 16));
     while (true) {
       rows = (m_total + m - 1) / m;
       cols = (n_total + n - 1) / n;
-      int64_t& longer = m > n ? m : n;
-      if (rows * cols >= kEnough || longer < 2 * kLeast) break;
-      longer = round_up(longer / 2, 16);
+      int64_t& side = m >= 2 * kLeast ? m : n;
+      if (rows * cols >= kEnough || side < 2 * kLeast) break;
+      side = round_up(side / 2, 16);
     }
   }
   int64_t count() const { return rows * cols; }
@@ -59,6 +59,7 @@ constexpr int64_t kParts = 32;
 
 int64_t product_bytes(const Problem& problem, int64_t m, int64_t n) {
   if (problem.dtype() != TENON_F64) return 0;
+  if (m == 0 || n == 0) return 0;
   const Tiles tiles(m, n);
   return std::min(kParts, tiles.count()) * gemm_scratch(tiles.m, tiles.n) * 8;
 }

@@ -220,14 +220,17 @@ struct Rows {
 
   static void dropout(const T* x, T* y, int64_t n, const uint32_t counter[3], uint64_t key,
                       uint64_t threshold, T scale) {
-    constexpr int64_t kGroups = 16;  // counters at a time, four elements each
+    if (threshold == 0) {  // keeps all; below, `word > last` stands for `word >= threshold`
+      map<T>(
+          n, y, [scale](V a) { return a * scale; }, x);
+      return;
+    }
+    const auto last = static_cast<uint32_t>(threshold - 1);
     for (int64_t i = 0; i < n; i += 4 * kGroups) {
-      uint32_t word[4][kGroups];
+      uint32_t word[4 * kGroups];
       philox(static_cast<uint32_t>(i / 4), counter, key, word);
       const int64_t count = n - i < 4 * kGroups ? n - i : 4 * kGroups;
-      for (int64_t j = 0; j < count; ++j) {
-        y[i + j] = word[j % 4][j / 4] >= threshold ? x[i + j] * scale : T{0};
-      }
+      for (int64_t j = 0; j < count; ++j) y[i + j] = word[j] > last ? x[i + j] * scale : T{0};
     }
   }
 
@@ -267,10 +270,15 @@ struct Rows {
     return a * (kScale + kCubic * a * a);
   }
 
+  // As many elements as a vector of doubles has.
+  typedef float Half __attribute__((vector_size(TENON_VECTOR_BYTES / 2), aligned(4), may_alias));
   static TENON_INLINE Vec<double> widen(const double* x) { return load(x); }
   static TENON_INLINE Vec<double> widen(const float* x) {
-    typedef float Half __attribute__((vector_size(TENON_VECTOR_BYTES / 2), aligned(4), may_alias));
     return __builtin_convertvector(*reinterpret_cast<const Half*>(x), Vec<double>);
+  }
+  static TENON_INLINE void narrow(double* y, Vec<double> v) { store(y, v); }
+  static TENON_INLINE void narrow(float* y, Vec<double> v) {
+    *reinterpret_cast<Half*>(y) = __builtin_convertvector(v, Half);
   }
 
   // The first n elements; n == lanes is the fast case.
@@ -281,26 +289,33 @@ struct Rows {
     return v;
   }
   static TENON_INLINE void narrow_part(T* y, Vec<double> v, int64_t n) {
+    if (n == kLanes<double>) return narrow(y, v);
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(v[i]);
   }
 
-  // Philox4x32-10 of counters (first + i, counter...): word[lane][i].
-  static void philox(uint32_t first, const uint32_t counter[3], uint64_t key, uint32_t word[4][16]) {
-    for (uint32_t i = 0; i < 16; ++i) {
-      word[0][i] = first + i;
-      word[1][i] = counter[0];
-      word[2][i] = counter[1];
-      word[3][i] = counter[2];
-    }
-    auto low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
-#pragma omp simd
-      for (int i = 0; i < 16; ++i) {
-        const uint64_t a = uint64_t{0xD2511F53u} * word[0][i], b = uint64_t{0xCD9E8D57u} * word[2][i];
-        word[0][i] = static_cast<uint32_t>(b >> 32) ^ word[1][i] ^ low;
-        word[2][i] = static_cast<uint32_t>(a >> 32) ^ word[3][i] ^ high;
-        word[1][i] = static_cast<uint32_t>(b);
-        word[3][i] = static_cast<uint32_t>(a);
+  static constexpr int kGroups = 16;  // random words are made for 16 counters at a time
+
+  // Philox4x32-10 of counters (first + i, counter...), i < kGroups: word[4 * i + lane].
+  static void philox(uint32_t first, const uint32_t counter[3], uint64_t key, uint32_t* word) {
+    // Only the low halves of the lanes count; what rounds leave in the high halves is ignored.
+    constexpr int kWide = static_cast<int>(kLanes<double>);
+    for (int begin = 0; begin < kGroups; begin += kWide) {
+      Words a{}, b = Words{} + counter[0], c = Words{} + counter[1], d = Words{} + counter[2];
+      for (int i = 0; i < kWide; ++i) a[i] = first + static_cast<uint32_t>(begin + i);
+      auto low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
+      for (int round = 0; round < 10; ++round, low += 0x9E3779B9u, high += 0xBB67AE85u) {
+        const Words p = multiply_low(a, Words{} + 0xD2511F53u), q = multiply_low(c, Words{} + 0xCD9E8D57u);
+        a = (q >> 32) ^ b ^ (Words{} + low);
+        c = (p >> 32) ^ d ^ (Words{} + high);
+        b = q;
+        d = p;
+      }
+      for (int i = 0; i < kWide; ++i) {
+        uint32_t* to = word + 4 * (begin + i);
+        to[0] = static_cast<uint32_t>(a[i]);
+        to[1] = static_cast<uint32_t>(b[i]);
+        to[2] = static_cast<uint32_t>(c[i]);
+        to[3] = static_cast<uint32_t>(d[i]);
       }
     }
   }

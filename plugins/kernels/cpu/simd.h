@@ -7,6 +7,10 @@
 
 #include <cstdint>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace tenon::kernels::cpu::TENON_ISA {
 namespace {
 
@@ -45,36 +49,57 @@ template <class T>
 TENON_INLINE Vec<T> splat(T x) {
   return Vec<T>{} + x;
 }
-// The last n < lanes elements of a row; the other lanes are 0.
+// The first n elements, at most all; the other lanes are 0.
 template <class T>
 TENON_INLINE Vec<T> load_part(const T* p, int64_t n) {
+  if (n == kLanes<T>) return load(p);
   T part[kLanes<T>] = {};
   for (int64_t i = 0; i < n; ++i) part[i] = p[i];
   return load(part);
 }
 template <class T>
 TENON_INLINE void store_part(T* p, Vec<T> v, int64_t n) {
+  if (n == kLanes<T>) return store<T>(p, v);
   for (int64_t i = 0; i < n; ++i) p[i] = v[i];
 }
 
-// Sum and maximum over the lanes, as a fixed tree.
+typedef uint64_t Words __attribute__((vector_size(TENON_VECTOR_BYTES)));
+// Products of the low 32 bits of each lane. The instruction has to be named: a plain 64-bit product costs
+// three times as much.
+TENON_INLINE Words multiply_low(Words a, Words b) {
+#if defined(__x86_64__) && TENON_VECTOR_BYTES == 64
+  return (Words)_mm512_maskz_mul_epu32(0xff, (__m512i)a, (__m512i)b);
+#elif defined(__x86_64__) && TENON_VECTOR_BYTES == 32
+  return (Words)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__x86_64__)
+  return (Words)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#else
+  return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+// Sum and maximum over the lanes, as a fixed tree of halves.
+template <class T>
+TENON_INLINE Vec<T> swap_lanes(Vec<T> v, int64_t distance) {
+  typename Simd<T>::Bits from{};
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes<T>; ++i) from[i] = i ^ distance;
+  return __builtin_shuffle(v, from);
+}
 template <class T>
 TENON_INLINE T sum_lanes(Vec<T> v) {
-  T part[kLanes<T>];
-  store(part, v);
-  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) part[i] += part[i + half];
-  }
-  return part[0];
+#pragma GCC unroll 4
+  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) v += swap_lanes<T>(v, half);
+  return v[0];
 }
 template <class T>
 TENON_INLINE T max_lanes(Vec<T> v) {
-  T part[kLanes<T>];
-  store(part, v);
+#pragma GCC unroll 4
   for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) part[i] = part[i] > part[i + half] ? part[i] : part[i + half];
+    const Vec<T> other = swap_lanes<T>(v, half);
+    v = v > other ? v : other;
   }
-  return part[0];
+  return v[0];
 }
 
 // y[i] = f(x[i]...) in vectors; the tail goes through the same instructions. y may be one of x.
