@@ -312,14 +312,19 @@ TEST_F(CheckpointTest, ReportsThatDoNotFitTogetherAreRefused) {
   const auto stale = write_shard(disk_, stale_tmp, earlier, 1, bottom.parts());
   EXPECT_EQ(error({*one, *stale}).cause,
             "is of save '.tmp-1-m' of run 'run', not of '.tmp-2-n' of run 'run'");
+  const std::string other_tmp = root_ + "/.tmp-2-m";
+  fs::create_directory(other_tmp);
+  const auto other_attempt = write_shard(disk_, other_tmp, id, 1, bottom.parts());
+  EXPECT_EQ(error({*one, *other_attempt}).cause,
+            "is of save '.tmp-2-m' of run 'run', not of '.tmp-2-n' of run 'run'");
   Rank other_shape;
   other_shape.add(make_whole("w", TENON_F32, {2}, 1));
   fs::remove(*tmp + "/shard-00001.safetensors");
   const auto mismatch = write_shard(disk_, *tmp, id, 1, other_shape.parts());
   EXPECT_EQ(error({*one, *mismatch}).cause, "ranks disagree on element type or shape of tensor 'w'");
-  EXPECT_EQ(entries(), (std::vector<std::string>{".tmp-1-m", ".tmp-2-n"}));
+  EXPECT_EQ(entries(), (std::vector<std::string>{".tmp-1-m", ".tmp-2-m", ".tmp-2-n"}));
   ASSERT_TRUE(abandon(disk_, *tmp).ok());
-  EXPECT_EQ(entries(), (std::vector<std::string>{".tmp-1-m"}));
+  EXPECT_EQ(entries(), (std::vector<std::string>{".tmp-1-m", ".tmp-2-m"}));
 }
 
 TEST_F(CheckpointTest, ShardChangedAfterItsReportIsFoundBeforeTheCommit) {
