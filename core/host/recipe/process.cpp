@@ -77,6 +77,7 @@ class SpawnSetup {
   }
   int spawn(pid_t& pid, const std::vector<std::string>& argv) const {
     std::vector<char*> pointers;
+    pointers.reserve(argv.size() + 1);
     for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
     pointers.push_back(nullptr);
     char* environment[] = {nullptr};

@@ -266,10 +266,10 @@ std::string Source::instrumented(bool tables, size_t first_id) const {
   for (size_t i = 0; tables && i < constructors_.size(); ++i) {
     const Constructor& c = constructors_[i];
     if (c.close == c.open) continue;
-    opening[tokens_[c.open].begin] +=
-        std::string(c.bare_argument ? "(" : "") + "__tenon_table(" + std::to_string(first_id + i) + ",";
-    std::string& close = closing[tokens_[c.close].end];
-    close = (c.bare_argument ? "))" : ")") + close;
+    std::string& before = opening[tokens_[c.open].begin];
+    before.append(c.bare_argument ? "(" : "").append("__tenon_table(");
+    before.append(std::to_string(first_id + i)).append(",");
+    closing[tokens_[c.close].end].insert(0, c.bare_argument ? "))" : ")");
   }
   std::string out = "local __tenon_table, __tenon_values = ...; ";
   size_t at = 0;
