@@ -16,16 +16,16 @@ Error bad_report(const Report& report, std::string cause) {
                TENON_E_CHECKPOINT};
 }
 
-Status merge_tensors(Report report, Manifest& manifest) {
-  for (auto& [name, tensor] : report.tensors) {
+Status merge_tensors(const Report& report, Manifest& manifest) {
+  for (const auto& [name, tensor] : report.tensors) {
     const auto [at, added] = manifest.tensors.try_emplace(name, Tensor{tensor.dtype, tensor.shape, {}});
     Tensor& merged = at->second;
     if (!added && (merged.dtype != tensor.dtype || merged.shape != tensor.shape)) {
       return bad_report(report, "ranks disagree on element type or shape of tensor '" + name + "'");
     }
-    for (Part& part : tensor.parts) {
+    for (const Part& part : tensor.parts) {
       if (part.shard != report.shard) return bad_report(report, "tensor '" + name + "' is in another shard");
-      merged.parts.push_back(std::move(part));
+      merged.parts.push_back(part);
     }
   }
   return {};
@@ -38,7 +38,7 @@ Result<Manifest> merge_reports(const std::vector<std::string>& texts, const std:
   manifest.shards.resize(texts.size());
   std::set<uint32_t> seen;
   for (const std::string& text : texts) {
-    TENON_TRY(Report report, parse_report(text));
+    TENON_TRY(const Report report, parse_report(text));
     if (report.attempt != attempt || report.id.run_id != id.run_id || report.id.step != id.step) {
       return bad_report(report, "is of save '" + report.attempt + "' of run '" + report.id.run_id +
                                     "', not of '" + attempt + "' of run '" + id.run_id + "'");
@@ -48,7 +48,7 @@ Result<Manifest> merge_reports(const std::vector<std::string>& texts, const std:
     }
     if (!seen.insert(report.shard).second) return bad_report(report, "came twice");
     manifest.shards[report.shard] = report.file;
-    TENON_CHECK(merge_tensors(std::move(report), manifest));
+    TENON_CHECK(merge_tensors(report, manifest));
   }
   return manifest;
 }
