@@ -57,6 +57,10 @@ TEST_P(CommLocalFaults, a_missing_member_is_named_after_the_timeout) {
   expect_passes(a_missing_member_is_named_after_the_timeout);
 }
 TEST_P(CommLocalFaults, a_mismatch_names_both_sides) { expect_passes(a_mismatch_names_both_sides); }
+TEST_P(CommLocalFaults, a_mismatched_message_names_both_ends) {
+  expect_passes(a_mismatched_message_names_both_ends);
+}
+TEST_P(CommLocalFaults, a_rank_that_stops_is_named_after_the_timeout) { expect_passes(a_rank_stops); }
 TEST_P(CommLocalFaults, an_abort_ends_a_wait) { expect_passes(an_abort_ends_a_wait); }
 
 std::string world_name(const testing::TestParamInfo<int>& info) { return "of_" + std::to_string(info.param); }

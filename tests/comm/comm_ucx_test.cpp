@@ -50,8 +50,26 @@ TEST_P(CommUcxFaults, a_missing_member_is_named_after_the_timeout) {
   expect_passes("a_missing_member_is_named_after_the_timeout");
 }
 TEST_P(CommUcxFaults, a_mismatch_names_both_sides) { expect_passes("a_mismatch_names_both_sides"); }
+TEST_P(CommUcxFaults, a_mismatched_message_names_both_ends) {
+  expect_passes("a_mismatched_message_names_both_ends");
+}
+TEST_P(CommUcxFaults, a_rank_that_stops_is_named_after_the_timeout) { expect_passes("a_rank_stops"); }
 TEST_P(CommUcxFaults, an_abort_ends_a_wait) { expect_passes("an_abort_ends_a_wait"); }
 TEST_P(CommUcxFaults, the_death_of_a_rank_is_reported_to_all_others) { expect_passes("a_rank_dies"); }
+
+TEST_P(CommUcxFaults, a_rank_that_freezes_and_goes_on_touches_nothing_of_the_others) {
+  expect_passes("a_rank_freezes");
+}
+
+TEST_P(CommUcxFaults, a_rank_killed_in_the_middle_is_named_by_all_others) {
+  for (int round = 0; round < 3; ++round) {
+    std::vector<ChildResult> results =
+        run_ranks("a_rank_is_killed", GetParam().world, GetParam().tls, kSeconds);
+    EXPECT_EQ(results.back().output, "ended by signal 9\n");
+    results.pop_back();
+    for (const ChildResult& other : results) EXPECT_EQ(other.exit_status, 0) << other.output;
+  }
+}
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   const std::string tls = info.param.tls;

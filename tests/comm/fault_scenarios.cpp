@@ -1,4 +1,5 @@
 // Refusals and faults: what each rank is told, and that nothing hangs.
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -153,6 +154,43 @@ void a_mismatch_names_both_sides(const RankContext& c) {
           {"from member 0", "from member 1"});
 }
 
+// Sends and receives have no third party: the receiver finds out.
+void a_mismatched_message_names_both_ends(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings(5000 * kMs));
+  std::array<float, 64> a{}, b{};
+  struct Pair {
+    OpSpec send, receive;
+  };
+  const Pair pairs[] = {
+      {{TENON_COMM_SEND, TENON_F32, a.data(), nullptr, 10, {}, 1},
+       {TENON_COMM_RECV, TENON_F32, nullptr, b.data(), 12}},
+      {{TENON_COMM_SEND, TENON_F32, a.data(), nullptr, 12, {}, 1},
+       {TENON_COMM_RECV, TENON_F32, nullptr, b.data(), 10}},
+      {{TENON_COMM_SEND, TENON_I32, a.data(), nullptr, 10, {}, 1},
+       {TENON_COMM_RECV, TENON_F32, nullptr, b.data(), 10}},
+  };
+  int number = 0;
+  for (const Pair& pair : pairs) {
+    const Group group(domain, all_ranks(c.world));
+    if (c.rank == 1) {
+      Plan plan(group, {pair.receive});
+      expect_failure(
+          [&] { plan.run(); }, {TENON_E_ARGUMENT},
+          {"rank 0 s", "rank 1 started recv f32[" + std::to_string(pair.receive.count) + "] from member 0"});
+    }
+    if (c.rank == 0) {
+      Plan plan(group, {pair.send});
+      try {
+        plan.run();  // a small message may be gone before anyone looks at it
+      } catch (const CommError& e) {
+        if (e.code() != TENON_E_ARGUMENT) throw;
+      }
+    }
+    c.meet("message " + std::to_string(number++));
+  }
+}
+
 void an_abort_ends_a_wait(const RankContext& c) {
   const run::RendezvousTable rendezvous(c.rendezvous);
   const Domain domain(c.table, rendezvous.table(), c.settings(10'000 * kMs));
@@ -186,6 +224,39 @@ void an_abort_ends_a_wait(const RankContext& c) {
   c.meet("released");
 }
 
+// The last rank stops in the middle of its life, as if by SIGSTOP: alive for the kernel, but it takes part in
+// nothing.
+void a_rank_stops(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings());
+  const Group world(domain, all_ranks(c.world));
+  std::vector<float> a(3'000'000, 1.0f), b(a.size());
+  const int victim = c.world - 1;
+  {
+    Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+    plan.run();
+    c.meet("all have the result");
+    if (c.rank != victim) {
+      const auto run = [&] {
+        plan.start();
+        plan.wait(300 * kMs);
+      };
+      expect_failure(run, {TENON_E_TIMEOUT}, {"all_reduce sum f32[3000000]", rank_text(victim)});
+      // What failed is ours again: nobody may write it any more.
+      std::fill(b.begin(), b.end(), 7.0f);
+    }
+    c.meet("the others have given up");
+    if (c.rank == victim) {
+      expect_failure([&] { plan.run(); }, {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce sum f32[3000000]"});
+    }
+    c.meet("all have failed");
+    if (c.rank == victim) return;
+    for (const float value : b) {
+      if (value != 7.0f) throw std::runtime_error("memory of a failed operation was written later");
+    }
+  }
+}
+
 void a_rank_dies(const RankContext& c) {
   const run::RendezvousTable rendezvous(c.rendezvous);
   const Domain domain(c.table, rendezvous.table(), c.settings(3000 * kMs));
@@ -198,6 +269,76 @@ void a_rank_dies(const RankContext& c) {
   if (c.rank == victim) _exit(0);
   // Nobody hangs, and nobody needs the timeout.
   expect_failure([&] { plan.run(); }, {TENON_E_PEER}, {"all_reduce sum f32[300000]", rank_text(victim)});
+}
+
+// The last rank freezes (SIGSTOP) somewhere within a large all_reduce and later goes on: by then the others
+// own their memory again, and whatever it still sends must not touch it.
+void a_rank_freezes(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings());
+  const Group world(domain, all_ranks(c.world));
+  std::vector<float> a(3'000'000, 1.0f), b(a.size());
+  Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+  const int victim = c.world - 1;
+  const auto run_for_ever = [&] {
+    while (true) {
+      plan.start();
+      plan.wait(400 * kMs);
+    }
+  };
+  plan.run();
+  if (c.rank == victim) {
+    if (!c.rendezvous.set("pid of the victim", std::to_string(getpid())).ok())
+      throw std::runtime_error("set failed");
+    std::thread stopper([] {
+      std::this_thread::sleep_for(std::chrono::microseconds(getpid() % 37 * 500));
+      kill(getpid(), SIGSTOP);
+    });
+    try {
+      expect_failure(run_for_ever, {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce"});
+    } catch (...) {
+      stopper.join();
+      throw;
+    }
+    stopper.join();
+  } else {
+    const pid_t pid = std::stoi(c.rendezvous.get("pid of the victim", 20'000 * kMs).value());
+    expect_failure(run_for_ever, {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce", rank_text(victim)});
+    std::fill(b.begin(), b.end(), 7.0f);
+    const Status met = run::barrier(c.rendezvous, "survivors", c.rank, c.world - 1, 20'000 * kMs);
+    if (!met.ok()) throw std::runtime_error(met.error().text());
+    if (c.rank == 0) kill(pid, SIGCONT);
+    for (int i = 0; i < 100; ++i) {
+      expect_failure([&] { (void)plan.test(); }, {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    for (const float value : b) {
+      if (value != 7.0f) throw std::runtime_error("memory of a failed operation was written later");
+    }
+  }
+  c.meet("done");
+}
+
+// The last rank is killed somewhere within a large all_reduce, again and again another place.
+void a_rank_is_killed(const RankContext& c) {
+  const run::RendezvousTable rendezvous(c.rendezvous);
+  const Domain domain(c.table, rendezvous.table(), c.settings());
+  const Group world(domain, all_ranks(c.world));
+  std::vector<float> a(3'000'000, 1.0f), b(a.size());
+  Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+  plan.run();
+  c.meet("all have the result");
+  if (c.rank == c.world - 1) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::microseconds(getpid() % 37 * 1000));
+      kill(getpid(), SIGKILL);
+    }).detach();
+    while (true) plan.run();
+  }
+  const auto run_for_ever = [&] {
+    while (true) plan.run();
+  };
+  expect_failure(run_for_ever, {TENON_E_PEER}, {"all_reduce sum f32[3000000]", rank_text(c.world - 1)});
 }
 
 }  // namespace tenon::test

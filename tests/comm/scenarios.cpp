@@ -294,8 +294,12 @@ const std::map<std::string, Scenario>& scenarios() {
       {"bad_operations_are_refused", bad_operations_are_refused},
       {"a_missing_member_is_named_after_the_timeout", a_missing_member_is_named_after_the_timeout},
       {"a_mismatch_names_both_sides", a_mismatch_names_both_sides},
+      {"a_mismatched_message_names_both_ends", a_mismatched_message_names_both_ends},
+      {"a_rank_stops", a_rank_stops},
       {"an_abort_ends_a_wait", an_abort_ends_a_wait},
       {"a_rank_dies", a_rank_dies},
+      {"a_rank_freezes", a_rank_freezes},
+      {"a_rank_is_killed", a_rank_is_killed},
   };
   return all;
 }

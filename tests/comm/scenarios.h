@@ -38,7 +38,12 @@ void one_plan_starts_many_times(const RankContext& c);
 void bad_operations_are_refused(const RankContext& c);
 void a_missing_member_is_named_after_the_timeout(const RankContext& c);
 void a_mismatch_names_both_sides(const RankContext& c);
+void a_mismatched_message_names_both_ends(const RankContext& c);
 void an_abort_ends_a_wait(const RankContext& c);
+void a_rank_stops(const RankContext& c);
 void a_rank_dies(const RankContext& c);  // the last rank exits without a word; never returns there
+
+void a_rank_freezes(const RankContext& c);
+void a_rank_is_killed(const RankContext& c);  // the last rank ends by SIGKILL
 
 }  // namespace tenon::test

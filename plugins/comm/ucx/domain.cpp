@@ -57,15 +57,21 @@ Domain::Domain(const tenon_comm_config& config, const std::string& tls)
 Domain::~Domain() {
   std::unique_lock lock(mutex_);
   const bool well = healthy_ && !aborted();
-  tell_all(aborted() ? Control::kAborted : Control::kClosed,
-           aborted() ? abort_text(rank_) : "rank " + std::to_string(rank_) + " has closed its domain");
+  if (!frozen()) {
+    tell_all(aborted() ? Control::kAborted : Control::kClosed,
+             aborted() ? abort_text(rank_) : "rank " + std::to_string(rank_) + " has closed its domain");
+  }
   if (well) linger(lock);
   closing_ = true;
-  if (control_request_ != nullptr) ucp_request_cancel(worker_->get(), control_request_);
-  for (auto& [rank, peer] : peers_) peer->close(well ? 0.5 : 0.1);
-  peers_.clear();
-  while (worker_->progress() > 0) {
+  if (control_request_ != nullptr && !frozen()) ucp_request_cancel(worker_->get(), control_request_);
+  for (auto& [rank, peer] : peers_) {
+    if (frozen()) {
+      peer->abandon();
+    } else {
+      peer->close(well ? 0.5 : 0.1);
+    }
   }
+  peers_.clear();
   worker_.reset();
   close(abort_fd_);
   for (void* pointer : allocated_) std::free(pointer);
@@ -129,10 +135,7 @@ void Domain::start(Plan& plan) {
 
 // All plans, not only the one that is waited for: a peer may need our part of another one first.
 bool Domain::progress() {
-  constexpr int kMost = 64;  // rounds, so that a flood of messages cannot keep the caller
-  bool moved = false;
-  for (int i = 0; i < kMost && worker_->progress() > 0; ++i) moved = true;
-  if (control_came_) take_control();
+  const bool moved = run_worker();
   // For callers who test() and never sleep.
   if (++num_progress_ % 4096 == 0) liveness_.look();
   notice_abort();
@@ -141,6 +144,25 @@ bool Domain::progress() {
   std::erase_if(in_flight_, [](Plan* plan) { return plan->progress(); });
   outgoing_.remove_if([](const Outgoing& o) { return o.sent; });
   return moved || in_flight_.size() != before;
+}
+
+bool Domain::run_worker() {
+  if (frozen()) return false;
+  constexpr int kMost = 64;  // rounds, so that a flood of messages cannot keep the caller
+  bool moved = false;
+  for (int i = 0; i < kMost && worker_->progress() > 0; ++i) moved = true;
+  if (control_came_) take_control();
+  return moved;
+}
+
+void Domain::freeze(std::unique_ptr<Step> step) {
+  healthy_ = false;
+  held_.push_back(std::move(step));
+  for (auto& [id, group] : groups_) {
+    group->fail({TENON_E_PEER, "this domain stands still since " + held_.front()->title() +
+                                   " ended in the middle of a message; open a new one"},
+                false);
+  }
 }
 
 bool Domain::settled(Plan& plan) {

@@ -83,8 +83,10 @@ class Domain : public tenon_comm_domain {
   void tell_failed(Group& group, const Problem& problem);
   void enroll() { in_flight_.reserve(++num_plans_); }
   void withdraw() { --num_plans_; }
-  // Keeps what UCX still holds until the worker has gone.
-  void keep(std::unique_ptr<Step> step) { held_.push_back(std::move(step)); }
+  // UCX does not let go of this step's memory: from here on the worker does not run, so nothing is written to
+  // it, and all operations of this domain fail.
+  void freeze(std::unique_ptr<Step> step);
+  bool frozen() const { return !held_.empty(); }
 
   void start(Plan& plan);
   // TENON_OK, TENON_PENDING, or throws the plan's problem.
@@ -101,6 +103,7 @@ class Domain : public tenon_comm_domain {
   };
   // True if anything has moved.
   bool progress();
+  bool run_worker();
   bool settled(Plan& plan);
   // Releases the lock while it sleeps.
   void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
@@ -128,8 +131,8 @@ class Domain : public tenon_comm_domain {
   std::vector<std::string> addresses_;
   std::vector<ProcessIdentity> processes_;
 
-  std::mutex mutex_;  // guards UCX and what follows, and the state of groups and plans
-  std::vector<std::unique_ptr<Step>> held_;
+  std::mutex mutex_;                         // guards UCX and what follows, and the state of groups and plans
+  std::vector<std::unique_ptr<Step>> held_;  // not empty: frozen
   std::map<int, std::unique_ptr<Peer>> peers_;
   Liveness liveness_;
   std::vector<pollfd> poll_entries_;  // the sleeper's

@@ -62,6 +62,8 @@ class Peer {
   void close(double seconds);
   // Unfinished requests end with an error.
   void cut(double seconds);
+  // Leaves it to the end of the worker.
+  void abandon() { endpoint_ = nullptr; }
 
  private:
   void close_with(uint32_t flags, double seconds);

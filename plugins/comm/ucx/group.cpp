@@ -86,6 +86,7 @@ Group::~Group() {
 }
 
 const Worker& Group::worker() const { return domain_.worker(); }
+bool Group::worker_frozen() const { return domain_.frozen(); }
 bool Group::has_trouble() const { return domain_.has_trouble(); }
 
 bool Group::has_rank(int rank) const {

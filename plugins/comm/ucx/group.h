@@ -43,6 +43,8 @@ class Group : public tenon_comm_group {
 
   // Some peer of this domain is gone, so look before waiting.
   bool has_trouble() const;
+  // See Domain::freeze.
+  bool worker_frozen() const;
   // The first failure ends the group for all its members: messages of a broken operation would be taken for
   // another's.
   const std::optional<Problem>& failure() const { return failure_; }

@@ -91,7 +91,7 @@ void Plan::fail(const Problem& problem) {
     }
     if (step->done()) continue;
     if (title.empty()) title = step->title();
-    if (!step->cancel()) domain().keep(std::move(step));
+    if (!step->cancel()) domain().freeze(std::move(step));
   }
   std::erase(steps_, nullptr);
   state_ = State::kFailed;

@@ -227,6 +227,7 @@ bool Transfers::progress_until_ended(int64_t timeout_ns) {
 }
 
 bool Transfers::cancel() {
+  if (group_.worker_frozen()) return pending_ + cards_pending_ == 0;
   cancelling_ = true;
   for_each_in_flight([&](const Slot& slot) {
     if (!slot.sends) ucp_request_cancel(group_.worker().get(), slot.request);
@@ -241,7 +242,7 @@ bool Transfers::cancel() {
       peer.set_lost("rank " + std::to_string(peer.rank()) + " was cut off while it held up an operation");
       peer.cut(0.5);
     }
-    all_ended = progress_until_ended(1000 * kMs);
+    all_ended = progress_until_ended(100 * kMs);
   }
   cancelling_ = !all_ended;
   return all_ended;

@@ -41,8 +41,9 @@ class Transfers {
   uint64_t number() const { return number_; }
   // World ranks whose messages have not come; or, if there are none, who have not taken ours.
   std::string waiting_for() const;
-  // Ends everything. Drops the connection to a peer that holds up a message. False: UCX still holds some of
-  // the memory, and this object must live until the worker has gone.
+  // Ends everything. Drops the connection to a peer that holds up a message. False: UCX has begun to fill
+  // some of the memory and does not let go, as of a message whose second half never comes. Then the worker
+  // must not run any more, and this object must live until it has gone.
   bool cancel();
 
  private:
