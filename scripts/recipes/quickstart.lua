@@ -3,10 +3,10 @@ local t = require "tenon"
 
 local p = t.params {
   file = t.string { doc = "text file to train on" },
-  steps = t.count { 600, min = 1, doc = "optimizer steps" },
-  batch = t.count { 16, min = 1, doc = "samples per step, over all ranks" },
+  steps = t.count { 1000, min = 1, doc = "optimizer steps" },
+  batch = t.count { 8, min = 1, doc = "samples per step, over all ranks" },
   ranks = t.count { 2, min = 1, doc = "worker processes" },
-  lr = t.number { 1e-3, min = 0, doc = "peak learning rate" },
+  lr = t.number { 2e-3, min = 0, doc = "peak learning rate" },
 }
 
 return t.run {
@@ -14,7 +14,7 @@ return t.run {
   seed = 1337,
   steps = p.steps,
   batch = p.batch,
-  model = t.models.gpt2 { layers = 4, heads = 4, width = 256, vocab = 256, context = 256 },
+  model = t.models.gpt2 { layers = 4, heads = 4, width = 256, vocab = 256, context = 128 },
   data = t.data.text { file = p.file, valid = 0.02 },
   optim = t.optim.adamw {
     lr = t.lr.cosine { peak = p.lr, floor = p.lr / 10, warmup = p.steps // 20 },
@@ -24,7 +24,7 @@ return t.run {
     groups = { { match = { "*.bias", "*ln_*" }, weight_decay = 0 } },
   },
   mesh = t.mesh { dp = p.ranks },
-  eval = { every = 200, batches = 8 },
-  save = { every = 200, keep = 2 },
+  eval = { every = 250, batches = 16 },
+  save = { every = 250, keep = 2 },
   log = { every = 10, sinks = { t.sink.jsonl {} } },
 }
