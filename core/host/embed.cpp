@@ -1,0 +1,313 @@
+// The exported functions of libtenon.so: they check what comes in, turn results into codes, and let no
+// exception out. The work is in embed_context and embed_run.
+#include "tenon/embed.h"
+
+#include <fenv.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <new>
+
+#include "base/json.h"
+#include "host/embed_context.h"
+#include "host/embed_run.h"
+#include "host/plugins/process_state.h"
+
+struct tenon_context {
+  explicit tenon_context(const tenon_options& options) : it(options) {}
+  tenon::embed::Context it;
+};
+
+struct tenon_run {
+  std::unique_ptr<tenon::embed::Run> it;
+};
+
+namespace tenon::embed {
+namespace {
+
+Error bad_argument(const std::string& cause, const std::string& fix = "") {
+  return Error{"A010", cause, "", fix, TENON_E_ARGUMENT};
+}
+
+// What a call needs not to be NULL.
+struct Needed {
+  const char* name;
+  const void* pointer;
+};
+
+Status need(const char* function, std::initializer_list<Needed> all) {
+  for (const Needed& one : all) {
+    if (one.pointer == nullptr) return bad_argument(std::string(function) + ": '" + one.name + "' is NULL");
+  }
+  return {};
+}
+
+// Structs only grow, so none is smaller than the first one published.
+Status check_size(const char* type, uint32_t given, size_t least) {
+  if (given >= least) return {};
+  return bad_argument(std::string(type) + ".struct_size is " + std::to_string(given),
+                      "set it to sizeof(" + std::string(type) + ") before the call");
+}
+
+template <class T>
+Status check_size(const char* type, const T* given) {
+  return given == nullptr ? Status() : check_size(type, given->struct_size, sizeof(T));
+}
+
+// The caller's struct as ours: zero behind what it knows, cut to what we know.
+template <class T>
+T copy_in(const T* given) {
+  T out{};
+  if (given != nullptr) std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof(T)));
+  return out;
+}
+
+template <class T>
+void copy_out(T ours, T* out) {
+  if (out == nullptr) return;
+  ours.struct_size = static_cast<uint32_t>(std::min<size_t>(out->struct_size, sizeof(T)));
+  std::memcpy(out, &ours, ours.struct_size);
+}
+
+tenon_code plain_failure(tenon_code code, const char* text, tenon_error* error) {
+  if (error == nullptr) return code;
+  error->code = code;
+  error->vendor_code = 0;
+  error->vendor[0] = '\0';
+  std::strncpy(error->message, text, sizeof(error->message) - 1);
+  error->message[sizeof(error->message) - 1] = '\0';
+  return code;
+}
+
+// Numbers in recipes and checkpoints are read alike, however the caller rounds.
+class DefaultFloats {
+ public:
+  DefaultFloats() {
+    fegetenv(&before_);
+    fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloats() { fesetenv(&before_); }
+  DefaultFloats(const DefaultFloats&) = delete;
+  DefaultFloats& operator=(const DefaultFloats&) = delete;
+
+ private:
+  fenv_t before_;
+};
+
+// `call` gives Result<tenon_code>. `log` may be NULL.
+template <class Call>
+tenon_code guarded(const std::shared_ptr<LogQueue>& log, tenon_error* error, const Call& call) noexcept {
+  const DefaultFloats floats;
+  try {
+    const Result<tenon_code> result = call();
+    tenon_code code = result.ok() ? *result : to_abi(result.error(), error);
+    if (log == nullptr) return code;
+    if (!result.ok()) {
+      const std::string text = result.error().text();
+      if (text.size() >= sizeof(tenon_error::message)) log->push(TENON_LOG_ERROR, "libtenon", 0, text);
+    }
+    log->deliver();
+    return code;
+  } catch (const std::bad_alloc&) {
+    return plain_failure(TENON_E_MEMORY, "error[E010]: out of memory", error);
+  } catch (const std::exception& e) {
+    return plain_failure(TENON_E_INTERNAL, e.what(), error);
+  } catch (...) {
+    return plain_failure(TENON_E_INTERNAL, "an exception of unknown type", error);
+  }
+}
+
+std::shared_ptr<LogQueue> log_of(const tenon_context* context) {
+  return context == nullptr ? nullptr : context->it.shared_log();
+}
+std::shared_ptr<LogQueue> log_of(const tenon_run* run) {
+  return run == nullptr ? nullptr : run->it->context().shared_log();
+}
+
+// Opening is what loads foreign code: its handlers go.
+Result<tenon_code> open_run(tenon_context* context, ResolvedRecipe resolved, std::string root,
+                            const tenon_run_options& options, tenon_run** out) {
+  const ProcessStateGuard guard;
+  if (!resolved.messages.empty())
+    context->it.registry().host().log(TENON_LOG_INFO, "recipe", 0, resolved.messages);
+  auto handle = std::make_unique<tenon_run>();
+  TENON_TRY(handle->it, Run::open(context->it, std::move(resolved), std::move(root), options));
+  ++context->it.open_runs;
+  *out = handle.release();
+  return TENON_OK;
+}
+
+Result<std::string> absolute_root(const tenon_run_options& options, const std::filesystem::path& otherwise) {
+  std::filesystem::path root =
+      options.data_root != nullptr ? std::filesystem::path(options.data_root) : otherwise;
+  if (root.empty()) root = ".";
+  std::error_code failed;
+  root = std::filesystem::absolute(root, failed);
+  if (failed) return Error{"E011", "cannot find the current folder: " + failed.message(), "", "", TENON_E_IO};
+  return root.string();
+}
+
+}  // namespace
+}  // namespace tenon::embed
+
+using namespace tenon;  // NOLINT(google-build-using-namespace): the functions below are all of this file's
+                        // use
+using namespace tenon::embed;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+
+const char* tenon_version(void) { return TENON_VERSION; }
+
+tenon_code tenon_open(const tenon_options* options, tenon_context** out, tenon_error* error) {
+  return guarded(nullptr, error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_open", {{"out", out}}));
+    TENON_CHECK(check_size("tenon_options", options));
+    const tenon_options given = copy_in(options);
+    if (given.num_plugin_directories > 0)
+      TENON_CHECK(need("tenon_open", {{"plugin_directories", given.plugin_directories}}));
+    for (uint32_t i = 0; i < given.num_plugin_directories; ++i) {
+      TENON_CHECK(need("tenon_open", {{"plugin_directories[]", given.plugin_directories[i]}}));
+    }
+    if (given.threads < 0)
+      return bad_argument("tenon_options.threads is " + std::to_string(given.threads), "0: choose");
+    *out = std::make_unique<tenon_context>(given).release();
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_close(tenon_context* context, tenon_error* error) {
+  return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
+    if (context == nullptr) return TENON_OK;
+    const int open = context->it.open_runs.load();
+    if (open > 0) {
+      return Error{"E027",
+                   "closing a context with " + std::to_string(open) + " open run" + (open == 1 ? "" : "s"),
+                   "", "close its runs first", TENON_E_STATE};
+    }
+    delete context;
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_open(tenon_context* context, const char* recipe, const char* const* overrides,
+                          uint32_t num_overrides, const tenon_run_options* options, tenon_run** out,
+                          tenon_error* error) {
+  return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_open", {{"context", context}, {"recipe", recipe}, {"out", out}}));
+    TENON_CHECK(check_size("tenon_run_options", options));
+    if (num_overrides > 0) TENON_CHECK(need("tenon_run_open", {{"overrides", overrides}}));
+    std::vector<std::string> texts;
+    for (uint32_t i = 0; i < num_overrides; ++i) {
+      TENON_CHECK(need("tenon_run_open", {{"overrides[]", overrides[i]}}));
+      texts.emplace_back(overrides[i]);
+    }
+    const tenon_run_options given = copy_in(options);
+    TENON_TRY(std::string root, absolute_root(given, std::filesystem::path(recipe).parent_path()));
+    TENON_TRY(const RecipeRequest request, context->it.request(recipe, std::move(texts)));
+    TENON_TRY(ResolvedRecipe resolved, evaluate_recipe(request));
+    return open_run(context, std::move(resolved), std::move(root), given, out);
+  });
+}
+
+tenon_code tenon_run_open_json(tenon_context* context, const char* text, uint64_t size,
+                               const tenon_run_options* options, tenon_run** out, tenon_error* error) {
+  return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_open_json", {{"context", context}, {"text", text}, {"out", out}}));
+    TENON_CHECK(check_size("tenon_run_options", options));
+    const tenon_run_options given = copy_in(options);
+    TENON_TRY(std::string root, absolute_root(given, {}));
+    ResolvedRecipe resolved;
+    TENON_TRY(resolved.recipe, parse_json(std::string(text, size), "resolved recipe"));
+    return open_run(context, std::move(resolved), std::move(root), given, out);
+  });
+}
+
+tenon_code tenon_run_close(tenon_run* run, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    if (run == nullptr) return TENON_OK;
+    TENON_CHECK(run->it->may_close());
+    Context& context = run->it->context();
+    delete run;
+    --context.open_runs;
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_step", {{"run", run}}));
+    TENON_CHECK(check_size("tenon_step_result", result));
+    TENON_TRY(const auto done, run->it->step());
+    if (!done) return TENON_DONE;
+    copy_out<tenon_step_result>(
+        {0, 0, done->step, done->tokens, done->loss, done->grad_norm, done->lr, done->seconds}, result);
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_eval(tenon_run* run, tenon_eval_result* result, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_eval", {{"run", run}, {"result", result}}));
+    TENON_CHECK(check_size("tenon_eval_result", result));
+    TENON_TRY(const EvalResult eval, run->it->evaluate());
+    copy_out<tenon_eval_result>({0, 0, eval.tokens, eval.loss}, result);
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_save(tenon_run* run, const char* directory, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_save", {{"run", run}, {"directory", directory}}));
+    TENON_CHECK(run->it->save(directory));
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_resume(tenon_run* run, const char* directory, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_resume", {{"run", run}, {"directory", directory}}));
+    TENON_CHECK(run->it->resume(directory));
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_logits(tenon_run* run, const int32_t* tokens, uint64_t num_tokens, double* out,
+                            uint64_t* count, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_logits", {{"run", run}, {"tokens", tokens}, {"count", count}}));
+    TENON_TRY(const auto logits, run->it->logits({tokens, tokens + num_tokens}));
+    if (out != nullptr && *count < logits.size()) {
+      return bad_argument(std::to_string(logits.size()) + " logits, but room for " + std::to_string(*count),
+                          "call with 'out' NULL to ask how many");
+    }
+    if (out != nullptr) std::memcpy(out, logits.data(), logits.size() * sizeof(double));
+    *count = logits.size();
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_info(const tenon_run* run, tenon_info* info, tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_info", {{"run", run}, {"info", info}}));
+    TENON_CHECK(check_size("tenon_info", info));
+    copy_out(run->it->info(), info);
+    return TENON_OK;
+  });
+}
+
+const char* tenon_run_tensor_name(const tenon_run* run, uint64_t index) {
+  return run == nullptr ? nullptr : run->it->tensor_name(index);
+}
+
+tenon_code tenon_run_export(tenon_run* run, const char* name, DLManagedTensorVersioned** out,
+                            tenon_error* error) {
+  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_export", {{"run", run}, {"name", name}, {"out", out}}));
+    TENON_TRY(*out, run->it->view(name));
+    return TENON_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,270 @@
+// A run in an embedding program: opening, closing, and the calls that all its ranks make together.
+#include "host/embed_run.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <new>
+
+#include "host/resolve.h"
+#include "run/checkpoint/load.h"
+
+namespace tenon::embed {
+namespace {
+
+bool is_one_of(const Error& error, std::initializer_list<const char*> codes) {
+  return std::any_of(codes.begin(), codes.end(), [&](const char* code) { return error.code == code; });
+}
+
+bool is_hearsay(const Error& error) {
+  return error.kind == TENON_E_ABORTED || error.kind == TENON_E_PEER || error.kind == TENON_E_TIMEOUT;
+}
+
+// Every rank sees the same, before or after all communication.
+bool step_survives(const Error& error) { return error.code == "N001"; }
+bool eval_survives(const Error& error) { return error.code == "D004"; }
+bool logits_survives(const Error& error) { return error.kind == TENON_E_ARGUMENT; }
+// Ranks tell each other how far they came.
+bool storage_survives(const Error& error) { return error.code.starts_with('C'); }
+
+// A rank's thread must not let an exception out.
+template <class T>
+Result<T> caught(const std::function<Result<T>(Session&)>& call, Session& session) {
+  try {
+    return call(session);
+  } catch (const std::bad_alloc&) {
+    return Error{"E010", "out of memory", "", "", TENON_E_MEMORY};
+  } catch (const std::exception& e) {
+    return Error{"E021", e.what(), "", "", TENON_E_INTERNAL};
+  }
+}
+
+// The error that matters: not that of a rank which only heard that another one failed.
+template <class T>
+Result<T> first_cause(std::vector<std::optional<Result<T>>>& ends) {
+  std::optional<Result<T>>* worst = nullptr;
+  for (auto& end : ends) {
+    if (end->ok()) continue;
+    if (worst == nullptr || (is_hearsay((*worst)->error()) && !is_hearsay(end->error()))) worst = &end;
+  }
+  return std::move(worst == nullptr ? *ends[0] : *worst).value();
+}
+
+}  // namespace
+
+template <class T>
+Result<T> Run::on_ranks(Survives survives, const std::function<Result<T>(Session&)>& call) {
+  std::vector<std::optional<Result<T>>> ends(sessions_.size());
+  if (meeting_.rendezvous != nullptr) meeting_.rendezvous->next_call();
+  team_->run([&](int i) {
+    auto& end = ends[static_cast<size_t>(i)];
+    Session& session = *sessions_[static_cast<size_t>(i)];
+    end.emplace(caught(call, session));
+    if (end->ok() || survives(end->error())) return;
+    session.abort();
+    give_up(end->error());
+  });
+  Result<T> out = first_cause(ends);
+  if (out.ok()) return out;
+  Error error = locate(std::move(out).error(), resolved_);
+  if (!survives(error)) broken_ = error;
+  return error;
+}
+
+void Run::give_up(const Error& error) {
+  if (meeting_.memory != nullptr) meeting_.memory->abort(error.cause);
+  if (meeting_.server != nullptr) meeting_.server->abort(error.cause);
+}
+
+Status Run::usable(const std::string& call) const {
+  if (broken_) {
+    return Error{"E022", call + " after a failure of the run: " + broken_->cause, broken_->place,
+                 "close the run, open another and resume from a checkpoint", TENON_E_STATE};
+  }
+  if (torn_) {
+    return Error{"E023", call + " after a checkpoint was loaded in part: " + torn_->cause, torn_->place,
+                 "resume from a sound checkpoint, or close the run", TENON_E_STATE};
+  }
+  return {};
+}
+
+// -- opening ------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Run>> Run::open(Context& context, ResolvedRecipe resolved, std::string root,
+                                       const tenon_run_options& options) {
+  std::unique_ptr<Run> out(new Run(context, std::move(resolved)));
+  auto prepared = out->prepare(std::move(root), options);
+  if (prepared.ok()) return out;
+  out->broken_ = prepared.error();
+  return locate(std::move(prepared).error(), out->resolved_);
+}
+
+Status Run::prepare(std::string root, const tenon_run_options& options) {
+  TENON_CHECK(check_options(options));
+  TENON_CHECK(read(options.world == 0));
+  training_ = (options.flags & TENON_RUN_NO_TRAINING) == 0;
+  SessionOptions common;
+  common.root = std::move(root);
+  common.training = training_;
+  if (options.timeout_ns > 0) common.timeout_ns = options.timeout_ns;
+  timeout_ns_ = common.timeout_ns;
+  TENON_CHECK(meet(options));
+  TENON_CHECK(choose_run_id());
+  return open_sessions(common);
+}
+
+Status Run::read(bool in_process) {
+  TENON_TRY(recipe_, read_recipe(resolved_.recipe));
+  constexpr const char* kLocal = "comm/local";
+  if (in_process && recipe_.comm.id != kLocal) {
+    const std::string message = "ranks in one process communicate through " + std::string(kLocal) +
+                                ", not through " + recipe_.comm.id;
+    context_.registry().host().log(TENON_LOG_INFO, recipe_.name, 0, message);
+    recipe_.comm = {kLocal, "{}", "/comm/options"};
+  }
+  TENON_TRY(plugins_, load_plugins(context_.registry(), recipe_));
+  if (in_process || (plugins_.comm.table->flags & TENON_COMM_IN_PROCESS) == 0) return {};
+  return Error{"P022", recipe_.comm.id + " connects ranks of one process only", "/comm/plugin",
+               "name another comm plugin, or use virtual ranks", TENON_E_RECIPE};
+}
+
+Status Run::open_sessions(const SessionOptions& common) {
+  const int here = meeting_.memory != nullptr ? static_cast<int>(meeting_.world) : 1;
+  TENON_TRY(team_, Team::start(here, context_.log()));
+  sessions_.resize(static_cast<size_t>(here));
+  std::vector<Status> opened(sessions_.size());
+  team_->run([&](int i) {
+    const auto at = static_cast<size_t>(i);
+    SessionOptions mine = common;
+    mine.id = {meeting_.first_rank + i, meeting_.world};
+    mine.rendezvous = meeting_.rendezvous.get();
+    mine.threads = context_.threads(here);
+    try {
+      auto session = Session::open(recipe_, plugins_, mine);
+      if (session.ok())
+        sessions_[at] = std::move(session).value();
+      else
+        opened[at] = std::move(session).error();
+    } catch (const std::exception& e) {
+      opened[at] = Error{"E021", e.what(), "", "", TENON_E_INTERNAL};
+    }
+    if (!opened[at].ok()) give_up(opened[at].error());
+  });
+  const Error* cause = nullptr;
+  for (const Status& status : opened) {
+    if (!status.ok() && (cause == nullptr || is_hearsay(*cause))) cause = &status.error();
+  }
+  if (cause == nullptr) return {};
+  return *cause;
+}
+
+Run::~Run() {
+  if (team_ != nullptr) {
+    // Each on its own thread, all at once, as they were opened: a domain may end together with its peers.
+    team_->run([this](int i) { sessions_[static_cast<size_t>(i)].reset(); });
+  }
+  part();
+}
+
+// -- what all ranks do together -----------------------------------------------------------------------
+
+Result<std::optional<StepResult>> Run::step() {
+  TENON_CHECK(views_.none_live("a step"));
+  TENON_CHECK(usable("a step"));
+  if (!training_) {
+    return Error{"E024", "a step of a run that was opened without training", "",
+                 "open it without TENON_RUN_NO_TRAINING", TENON_E_STATE};
+  }
+  if (sessions_[0]->steps_done() >= recipe_.steps) return std::optional<StepResult>();
+  TENON_TRY(const StepResult done, on_ranks<StepResult>(step_survives, [](Session& s) { return s.step(); }));
+  return std::optional<StepResult>(done);
+}
+
+Result<EvalResult> Run::evaluate() {
+  TENON_CHECK(usable("an evaluation"));
+  return on_ranks<EvalResult>(eval_survives, [](Session& s) { return s.evaluate(); });
+}
+
+Result<std::vector<double>> Run::logits(const std::vector<int32_t>& tokens) {
+  TENON_CHECK(usable("logits"));
+  return on_ranks<std::vector<double>>(logits_survives, [&](Session& s) { return s.logits(tokens); });
+}
+
+Status Run::save(const std::string& directory) {
+  TENON_CHECK(usable("a save"));
+  checkpoint::PosixStorage storage;
+  TENON_TRY(const std::string path, on_ranks<std::string>(storage_survives, [&](Session& s) {
+              return s.save(storage, directory, run_id_);
+            }));
+  return {};
+}
+
+Status Run::resume(const std::string& directory) {
+  TENON_CHECK(views_.none_live("resuming"));
+  if (broken_) TENON_CHECK(usable("resuming"));
+  checkpoint::PosixStorage storage;
+  auto loaded =
+      on_ranks<std::string>(storage_survives, [&](Session& s) { return s.resume(storage, directory); });
+  if (!loaded.ok()) {
+    // Found out before the first byte was read.
+    const bool unchanged = is_one_of(loaded.error(), {"C001", "C003", "C005", "C013", "C020", "C021"});
+    if (!unchanged) torn_ = loaded.error();
+    return std::move(loaded).error();
+  }
+  torn_.reset();
+  for (const auto& damaged : sessions_[0]->passed_over()) {
+    context_.registry().host().log(TENON_LOG_WARN, damaged.directory, 0, "passed over: " + damaged.error.cause);
+  }
+  // What is saved next continues that run: a folder holds checkpoints of one run only.
+  TENON_TRY(const auto from, checkpoint::Checkpoint::open(storage, *loaded));
+  run_id_ = from.manifest().id.run_id;
+  return {};
+}
+
+// -- looking ------------------------------------------------------------------------------------------
+
+Result<DLManagedTensorVersioned*> Run::view(const std::string& name) {
+  Session& session = *sessions_[0];
+  const TensorInfo* const tensor = session.find(name);
+  if (tensor == nullptr) {
+    return Error{"E025", "no tensor is named '" + name + "'", "", "tenon_run_tensor_name tells the names",
+                 TENON_E_ARGUMENT};
+  }
+  std::vector<int64_t> whole;
+  for (const Dim& dim : tensor->dims) whole.push_back(dim.size);
+  if (tensor->operand.dims != whole) {
+    return Error{"E026",
+                 "'" + name + "' is sharded, " +
+                     text(tensor->placement, tensor->dims, session.device().mesh()) +
+                     ": this rank holds a part of it only",
+                 "", "save, and read the checkpoint", TENON_E_UNSUPPORTED};
+  }
+  const DLDevice device{static_cast<DLDeviceType>(plugins_.kernels.table->device_type), 0};
+  return views_.make({name, session.data(*tensor), device, tensor->operand.dtype, whole});
+}
+
+tenon_info Run::info() const {
+  const Session& session = *sessions_[0];
+  tenon_info out{};
+  out.rank = static_cast<int32_t>(meeting_.first_rank);
+  out.world = static_cast<int32_t>(meeting_.world);
+  out.training = training_ ? 1 : 0;
+  out.steps_done = session.steps_done();
+  out.total_steps = recipe_.steps;
+  out.batch = recipe_.batch;
+  out.context = recipe_.context;
+  for (const TensorInfo& param : session.params()) out.num_parameters += elements(param.dims);
+  out.num_param_tensors = session.params().size();
+  out.num_tensors = session.params().size() + session.states().size();
+  out.planned_bytes = session.memory().total();
+  return out;
+}
+
+const char* Run::tensor_name(uint64_t index) const {
+  const Session& session = *sessions_[0];
+  const size_t params = session.params().size();
+  if (index < params) return session.params()[index].name.c_str();
+  return index - params < session.states().size() ? session.states()[index - params].name.c_str() : nullptr;
+}
+
+}  // namespace tenon::embed
