@@ -400,6 +400,10 @@ Result<Recipe> read_recipe(const Json& document) {
   TENON_TRY(recipe.comm, read_plugin(fields.find("comm"), "/comm"));
   fields.check(read_rhythm(fields, recipe));
   TENON_CHECK(fields.finish());
+  if (recipe.exact && recipe.microbatches != 1) {
+    return wrong("/microbatches", "microbatches has no meaning in exact mode, whose logical shards are the microbatches",
+                 "remove it, or use numerics fast");
+  }
   return recipe;
 }
 
