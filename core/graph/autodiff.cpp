@@ -27,6 +27,12 @@ ValueId Backward::grad(size_t k) const {
 
 Status Backward::contribute(ValueId target, ValueId grad) {
   if (target >= needed_.size() || !needed_[target]) return {};
+  if (graph_.value(target).role == Role::param) {
+    return Error{"G007",
+                 std::string(op_.def->kind) + ": parameter '" + graph_.value(target).name +
+                     "' is a plain operand, through which its gradient cannot be added up over microbatches",
+                 graph_.value(target).name, "use bias_add, or another op that takes it as a weight", TENON_E_RECIPE};
+  }
   const auto [it, fresh] = grads_.try_emplace(target, grad);
   if (fresh) return {};
   const Value& value = graph_.value(target);

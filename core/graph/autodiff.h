@@ -17,7 +17,8 @@ struct LeafGrad {
 };
 
 // `loss_op`: the cross_entropy op. Returns one leaf per parameter that the loss depends on, in the order
-// in which their gradients become complete. Error G005 for a parameter without influence.
+// in which their gradients become complete. Error G005 for a parameter without influence, G007 for one that
+// is an operand other than a weight.
 Result<std::vector<LeafGrad>> differentiate(Graph& graph, OpId loss_op);
 
 // What an op's backward builder sees.

@@ -128,6 +128,27 @@ TEST_F(Differentiate, HalfTiedParametersAreG006) {
   expect_error(leaves, "G006", "layernorm_wgrad: parameters of one op must be tied together or not at all");
 }
 
+// Its gradient would come from a plain op, whose result is new in each microbatch, not added up.
+TEST_F(Differentiate, AParameterAsAPlainOperandIsG007) {
+  const ValueId offset = param("offset", {{"batch", 2}, {"seq", 3}, {"hidden", 4}});
+  const auto leaves = differentiate_loss_of(op("add", {op("embedding", {tokens_, wte_}), offset}));
+  expect_error(
+      leaves, "G007",
+      "add: parameter 'offset' is a plain operand, through which its gradient cannot be added up over "
+      "microbatches");
+  EXPECT_EQ(leaves.error().fix, "use bias_add, or another op that takes it as a weight");
+}
+
+TEST_F(Differentiate, AWeightThatIsAPlainOperandTooIsG007) {
+  const ValueId both = param("both", {{"batch", 2}, {"seq", 3}, {"hidden", 4}});
+  const ValueId head = param("head", {{"vocab", 8}, {"batch", 2}, {"seq", 3}});
+  const ValueId x = op("add", {op("embedding", {tokens_, wte_}), both});
+  const auto leaves = differentiate_loss_of(op("linear", {op("linear", {x, both}), head}));
+  expect_error(leaves, "G007",
+               "add: parameter 'both' is a plain operand, through which its gradient cannot be added up over "
+               "microbatches");
+}
+
 // A statistic that the loss depends on would otherwise lose its gradient without a word.
 TEST_F(Differentiate, ALossThroughASecondOutputIsG005) {
   const ValueId w = param("w", {{"hidden", 4}}), head = param("head", {{"vocab", 8}});
