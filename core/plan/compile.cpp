@@ -24,24 +24,30 @@ Result<int64_t> data_parallel_size(const Recipe& recipe, const Mesh& mesh, const
 
 Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
   const int64_t below = batch / parts * parts;
-  return Error{"P010", fmt::format("batch {} is not divisible by {} ({})", batch, parts, what), "/batch",
-               below > 0 ? fmt::format("nearest: {} or {}", below, below + parts) : fmt::format("nearest: {}", parts),
-               TENON_E_RECIPE};
+  return Error{
+      "P010", fmt::format("batch {} is not divisible by {} ({})", batch, parts, what), "/batch",
+      below > 0 ? fmt::format("nearest: {} or {}", below, below + parts) : fmt::format("nearest: {}", parts),
+      TENON_E_RECIPE};
 }
 
 Result<Split> split_batch(const Recipe& recipe, int64_t ranks) {
   if (!recipe.exact) {
     const int64_t parts = recipe.microbatches * ranks;
     if (recipe.batch % parts != 0) {
-      return not_divisible(recipe.batch, parts, fmt::format("{} microbatches x {} data-parallel ranks", recipe.microbatches, ranks));
+      return not_divisible(
+          recipe.batch, parts,
+          fmt::format("{} microbatches x {} data-parallel ranks", recipe.microbatches, ranks));
     }
     return Split{recipe.microbatches, recipe.batch / recipe.microbatches};
   }
   if (recipe.shards % ranks != 0) {
-    return Error{"P011", fmt::format("{} data-parallel ranks do not divide the {} logical shards of exact mode", ranks, recipe.shards),
+    return Error{"P011",
+                 fmt::format("{} data-parallel ranks do not divide the {} logical shards of exact mode",
+                             ranks, recipe.shards),
                  "/numerics/shards", "use 1, 2, 4, ... ranks up to the number of shards", TENON_E_RECIPE};
   }
-  if (recipe.batch % recipe.shards != 0) return not_divisible(recipe.batch, recipe.shards, "logical shards of exact mode");
+  if (recipe.batch % recipe.shards != 0)
+    return not_divisible(recipe.batch, recipe.shards, "logical shards of exact mode");
   return Split{recipe.shards / ranks, recipe.batch / recipe.shards * ranks};
 }
 
@@ -70,7 +76,8 @@ Status add_workspaces(Program& program, bool exact, const CompileOptions& option
     if (it->second.workspace_bytes == 0) continue;
     const auto bytes = static_cast<int64_t>(it->second.workspace_bytes);
     program.buffers.push_back({instr.kind + ".workspace", Space::arena, it->second.workspace_bytes, 0});
-    instr.workspace = {static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {bytes}, instr.kind + ".workspace"};
+    instr.workspace = {
+        static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {bytes}, instr.kind + ".workspace"};
   }
   return {};
 }
@@ -98,16 +105,19 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
     TENON_TRY(const int64_t ranks, data_parallel_size(recipe, options.mesh, annotate));
     TENON_TRY(split, split_batch(recipe, ranks));
   }
-  TENON_TRY(const JointGraph joint, build_joint(recipe, options.mesh, kind, split.microbatch, logits ? Annotate{} : annotate));
+  TENON_TRY(const JointGraph joint,
+            build_joint(recipe, options.mesh, kind, split.microbatch, logits ? Annotate{} : annotate));
   TENON_CHECK(check_types(joint.graph, options.mesh));
   const EmitOptions emit_options{split.microbatches, recipe.exact, options.tree_order, options.bucket_bytes};
   Compiled out;
-  TENON_TRY(out.program, emit(joint, options.mesh, kind, emit_options, plan_optimizer(recipe, joint, options)));
+  TENON_TRY(out.program,
+            emit(joint, options.mesh, kind, emit_options, plan_optimizer(recipe, joint, options)));
   TENON_CHECK(add_workspaces(out.program, recipe.exact, options));
   schedule_waits(out.program);
   plan_memory(out.program);
   TENON_TRY(out.report, verify(out.program));
-  out.report.passed.insert(out.report.passed.begin(), fmt::format("types: {} values placed", joint.graph.values().size()));
+  out.report.passed.insert(out.report.passed.begin(),
+                           fmt::format("types: {} values placed", joint.graph.values().size()));
   return out;
 }
 

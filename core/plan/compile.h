@@ -18,10 +18,10 @@ struct KernelNeeds {
 };
 
 struct CompileOptions {
-  Mesh mesh;                                 // resolved
+  Mesh mesh;  // resolved
   std::vector<PassUse> passes;
-  std::string optimizer;                     // plugin id
-  std::vector<std::vector<StateSlot>> slots; // 0: the common group; 1 + i: Recipe::groups[i]
+  std::string optimizer;                      // plugin id
+  std::vector<std::vector<StateSlot>> slots;  // 0: the common group; 1 + i: Recipe::groups[i]
   bool tree_order = true;
   // Asks the kernels plugin; called once per distinct kernel.
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;

@@ -22,8 +22,8 @@ struct OptimizerPlan {
 
 struct EmitOptions {
   int64_t microbatches = 1;
-  bool exact = false;       // fixed tree over microbatches and ranks
-  bool tree_order = true;   // the comm plugin reduces in that tree itself
+  bool exact = false;      // fixed tree over microbatches and ranks
+  bool tree_order = true;  // the comm plugin reduces in that tree itself
   uint64_t bucket_bytes = 4u << 20;
 };
 

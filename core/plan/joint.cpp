@@ -22,7 +22,8 @@ struct StepValues {
 
 // Gradient norm, clipping and update. Which reductions this needs is left to propagation: sqnorm and
 // update accept no partial, so each gradient is reduced over exactly the axes it is partial on.
-Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vector<LeafGrad>& leaves, ValueId count) {
+Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vector<LeafGrad>& leaves,
+                              ValueId count) {
   std::vector<ValueId> squares;
   for (const LeafGrad& leaf : leaves) {
     TENON_TRY(const auto sq, graph.add_op("sqnorm", {leaf.grad}, {}, Phase::step, -1,
@@ -30,11 +31,11 @@ Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vec
     squares.push_back(sq[0]);
   }
   squares.push_back(count);
-  TENON_TRY(const auto clip, graph.add_op("clip_scale", squares, {{"clip", recipe.clip}}, Phase::step, -1,
-                                          {"norm", "scale"}));
+  TENON_TRY(const auto clip,
+            graph.add_op("clip_scale", squares, {{"clip", recipe.clip}}, Phase::step, -1, {"norm", "scale"}));
   for (const LeafGrad& leaf : leaves) {
-    TENON_TRY(const auto updated, graph.add_op("update", {leaf.grad, leaf.param, clip[1]}, {}, Phase::step, -1,
-                                               {graph.value(leaf.param).name + ".new"}));
+    TENON_TRY(const auto updated, graph.add_op("update", {leaf.grad, leaf.param, clip[1]}, {}, Phase::step,
+                                               -1, {graph.value(leaf.param).name + ".new"}));
     graph.value(updated[0]).role = Role::state;
   }
   return StepValues{clip[0], clip[1]};

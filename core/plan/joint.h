@@ -17,9 +17,9 @@ using Annotate = std::function<Status(Graph&, const Mesh&)>;
 struct JointGraph {
   Graph graph;  // placed
   std::map<std::string, ValueId> inputs;
-  std::map<std::string, ValueId> outputs;   // "loss", "count", "norm", "scale"; "logits"
-  std::vector<LeafGrad> leaves;             // param, its gradient within a microbatch; completion order
-  std::vector<ValueId> params;              // in the recipe's order
+  std::map<std::string, ValueId> outputs;  // "loss", "count", "norm", "scale"; "logits"
+  std::vector<LeafGrad> leaves;            // param, its gradient within a microbatch; completion order
+  std::vector<ValueId> params;             // in the recipe's order
 };
 
 // `batch`: samples of one microbatch over the whole mesh.

@@ -42,7 +42,9 @@ KernelDesc::KernelDesc(const Instr& instr, bool exact, int64_t start_shift) : ki
 
 std::string kernel_key(const Instr& instr, int64_t start_shift) {
   std::string key = fmt::format("{} {} {} {}", instr.kind, instr.accumulate, instr.inplace, start_shift);
-  const auto add = [&key](const Operand& o) { key += fmt::format("|{}:{}", name_of(o.dtype), fmt::join(o.dims, ",")); };
+  const auto add = [&key](const Operand& o) {
+    key += fmt::format("|{}:{}", name_of(o.dtype), fmt::join(o.dims, ","));
+  };
   for (const Operand& operand : instr.in) add(operand);
   key += " ->";
   for (const Operand& operand : instr.out) add(operand);

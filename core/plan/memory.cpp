@@ -19,7 +19,8 @@ std::vector<uint32_t> completion(const Program& program, const Order& order) {
     for (uint32_t other = 1; other < pending.size(); ++other) {
       const uint32_t known = order.known(id, other);
       auto& queue = pending[other];
-      const auto split = std::find_if(queue.begin(), queue.end(), [&](InstrId p) { return order.position(p) > known; });
+      const auto split =
+          std::find_if(queue.begin(), queue.end(), [&](InstrId p) { return order.position(p) > known; });
       for (auto it = queue.begin(); it != split; ++it) done[*it] = order.position(id);
       queue.erase(queue.begin(), split);
     }
@@ -35,7 +36,7 @@ struct Placed {
 uint64_t first_gap(const std::vector<Placed>& placed, const Lifetime& life, uint64_t bytes) {
   uint64_t at = 0;
   for (const Placed& other : placed) {  // sorted by lo
-    if (other.life.hi < life.lo || life.hi < other.life.lo) continue;
+    if (!other.life.overlaps(life)) continue;
     if (other.lo >= at + bytes) break;
     at = std::max(at, other.hi);
   }
@@ -50,8 +51,10 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   std::vector<Lifetime> out(program.buffers.size());
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
-    const uint32_t position = order.position(id);
-    const Lifetime use = instr.lane == 0 ? Lifetime{position, position} : Lifetime{order.known(id, 0) + 1, done[id] - 1};
+    const uint64_t now = uint64_t{2} * order.position(id);
+    const Lifetime use = instr.lane == 0
+                             ? Lifetime{now, now}
+                             : Lifetime{uint64_t{2} * order.known(id, 0) + 1, uint64_t{2} * done[id] - 1};
     const auto extend = [&out, &use](const Operand& operand) {
       if (operand.buffer == kNone) return;
       Lifetime& life = out[operand.buffer];
@@ -63,7 +66,7 @@ std::vector<Lifetime> lifetimes(const Program& program) {
     extend(instr.workspace);
   }
   for (const auto& [name, operand] : program.outputs) {  // read after the step
-    if (operand.buffer != kNone) out[operand.buffer].hi = UINT32_MAX;
+    if (operand.buffer != kNone) out[operand.buffer].hi = UINT64_MAX;
   }
   return out;
 }
@@ -82,8 +85,9 @@ void plan_memory(Program& program) {
       arena.push_back(id);
     }
   }
-  std::stable_sort(arena.begin(), arena.end(),
-                   [&](BufferId a, BufferId b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
+  std::stable_sort(arena.begin(), arena.end(), [&](BufferId a, BufferId b) {
+    return program.buffers[a].bytes > program.buffers[b].bytes;
+  });
   std::vector<Placed> placed;
   uint64_t& peak = program.space_bytes[static_cast<size_t>(Space::arena)];
   for (BufferId id : arena) {

@@ -47,16 +47,16 @@ std::string line(const Program& program, InstrId id) {
   for (AxisId axis : instr.axes) axes += " over " + program.mesh.axes[axis].name;
   std::string waits;
   if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
-  return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane], name_of(instr.phase),
-                     instr.kind, names(instr.out, 3), instr.accumulate ? "+=" : "=", shape(first),
-                     names(instr.in, 4), axes, attrs_text(instr.attrs), waits);
+  return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane],
+                     name_of(instr.phase), instr.kind, names(instr.out, 3), instr.accumulate ? "+=" : "=",
+                     shape(first), names(instr.in, 4), axes, attrs_text(instr.attrs), waits);
 }
 
 }  // namespace
 
 std::string text(const Program& program, const PrintOptions& options) {
-  std::string out = fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {}\n", program.name, program.mesh.text(),
-                                program.microbatches, fmt::join(program.lanes, " "));
+  std::string out = fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {}\n", program.name,
+                                program.mesh.text(), program.microbatches, fmt::join(program.lanes, " "));
   for (const TensorInfo& param : program.params) {
     out += fmt::format("param {} {}{} {}\n", param.name, name_of(param.operand.dtype), text(param.dims),
                        text(param.placement, param.dims, program.mesh));
@@ -70,7 +70,8 @@ std::string text(const Program& program, const PrintOptions& options) {
     out += line(program, id);
   }
   if (folded > 0) {
-    out += fmt::format("({} instructions of microbatches 1 to {} not shown)\n", folded, program.microbatches - 1);
+    out += fmt::format("({} instructions of microbatches 1 to {} not shown)\n", folded,
+                       program.microbatches - 1);
   }
   for (size_t i = 0; i < kNumSpaces; ++i) {
     out += fmt::format("memory {:<6} {:>14} bytes\n", name_of(static_cast<Space>(i)), program.space_bytes[i]);
@@ -82,16 +83,33 @@ std::string serialize(const Program& program) {
   std::string out = text(program, {.fold = false});
   auto sink = std::back_inserter(out);
   const auto place = [&](const Operand& operand) {
-    if (operand.buffer == kNone) return;
+    if (operand.buffer == kNone) {
+      fmt::format_to(sink, " -");
+      return;
+    }
     const Buffer& buffer = program.buffers[operand.buffer];
-    fmt::format_to(sink, " {}{}+{}", name_of(buffer.space), buffer.offset, operand.offset);
+    fmt::format_to(sink, " {}:{}:{}{}+{}", operand.name, shape(operand), name_of(buffer.space), buffer.offset,
+                   operand.offset);
   };
   for (const Instr& instr : program.instrs) {
     for (const Operand& operand : instr.in) place(operand);
+    fmt::format_to(sink, " ->");
     for (const Operand& operand : instr.out) place(operand);
     place(instr.workspace);
-    fmt::format_to(sink, " {} {} {}\n", instr.group, instr.inplace, instr.microbatch);
+    fmt::format_to(sink, " {} {} {} {}\n", instr.group, instr.inplace, instr.microbatch,
+                   static_cast<uint32_t>(instr.reduction));
   }
+  for (const auto* tensors : {&program.params, &program.states}) {
+    for (const TensorInfo& tensor : *tensors) place(tensor.operand);
+  }
+  for (const auto& set : program.inputs) {
+    for (const auto& [name, operand] : set) place(operand);
+  }
+  for (const auto& [name, operand] : program.outputs) {
+    fmt::format_to(sink, " {}", name);
+    place(operand);
+  }
+  fmt::format_to(sink, " {}\n", fmt::join(program.batch_axes, ","));
   return out;
 }
 

@@ -24,6 +24,7 @@ struct Buffer {
   Space space = Space::arena;
   uint64_t bytes = 0;
   uint64_t offset = 0;  // within its space
+  bool gaps = false;    // holds aligned tensors with bytes between them that nobody means
 };
 
 using BufferId = uint32_t;
@@ -53,19 +54,20 @@ struct Instr {
   Attrs attrs;
   bool accumulate = false;
   int inplace = -1;
-  std::vector<AxisId> axes;             // collectives
+  std::vector<AxisId> axes;  // collectives
   Reduction reduction = Reduction::sum;
-  int group = 0;                        // update: optimizer group
-  std::vector<InstrId> waits;           // earlier instructions on other lanes
+  int group = 0;               // update: optimizer group
+  std::vector<InstrId> waits;  // earlier instructions on other lanes
 };
 
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {
   std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"
   Operand operand;
-  Dims dims;          // global
+  Dims dims;  // global
   Placement placement;
   Init init;
+  int contributions = 0;  // parameters: ops that add into its gradient in each microbatch
 };
 
 struct Program {

@@ -27,14 +27,18 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank);
 Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank);
 // The same for all ranks by symmetry: they run one list, so each group's members arrive together.
 Status check_symmetric(const Program& program);
-// V004: any two accesses to common bytes, one of them a write, are ordered.
+// V004: any two accesses to common bytes, one of them a write, are ordered; and nobody else writes between
+// a value's first write and its last read.
 Status check_races(const Program& program);
-// V005: every buffer lies inside its space, and the arena's peak is what was planned.
+// V005: every operand lies inside its buffer, every buffer inside its space, parameters, states and
+// inputs apart from each other; and the arena's peak is what was planned.
 Status check_memory(const Program& program);
-// V006: an arena byte is read only after it was written in this step.
+// V006: a buffer of the arena is read only where this step has written it. Needs V005.
 Status check_initialised(const Program& program);
-// V007: each parameter is updated once, from a gradient to which each microbatch contributed the same
-// ops once and which was reduced exactly once over each axis that shards its batch.
+// V007: each parameter is updated once, in place, from its own gradient, to which each microbatch
+// contributed as many ops as the graph demands, each once, and which is summed over each axis that shards
+// the samples, once over each member. The same of the loss, the token count and the norm's inputs. Needs
+// V005.
 Status check_completeness(const Program& program);
 
 }  // namespace tenon
