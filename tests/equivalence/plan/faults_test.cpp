@@ -1,0 +1,515 @@
+// The tester is tested: a fault is planted into a sound program, and exactly one check must see it and name
+// the instruction.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "plan/memory.h"
+#include "programs.hpp"
+
+namespace tenon::test {
+
+void PrintTo(const Setting& s, std::ostream* out) {
+  *out << (s.exact ? "exact" : "fast") << " dp " << s.dp << (s.tree_order ? "" : " own tree");
+}
+
+namespace {
+
+const Compiled& sound(const Setting& s) {
+  static std::map<std::tuple<int, bool, bool>, Compiled> known;
+  const auto key = std::tuple(s.dp, s.exact, s.tree_order);
+  if (!known.contains(key)) known.emplace(key, compile_program(small_gpt2(), s));
+  return known.at(key);
+}
+
+class Faults : public testing::TestWithParam<Setting> {
+ protected:
+  // First instruction for which `match` holds.
+  template <class Match>
+  InstrId find(Match match) const {
+    for (InstrId id = 0; id < program_.instrs.size(); ++id) {
+      if (match(program_.instrs[id])) return id;
+    }
+    ADD_FAILURE() << "no such instruction";
+    return 0;
+  }
+  InstrId find_kind(const std::string& kind, int microbatch, const std::string& out = "") const {
+    return find([&](const Instr& i) {
+      return i.kind == kind && i.microbatch == microbatch && (out.empty() || i.out[0].name == out);
+    });
+  }
+  // The transfer that reduces a bucket: by the plugin, or the exchange of its parts.
+  InstrId find_reduction() const {
+    return find([&](const Instr& i) { return i.lane != 0 && i.in[0].name.starts_with("grads."); });
+  }
+  // Removes an instruction and keeps the waits of the others right.
+  void erase(InstrId id) {
+    program_.instrs.erase(program_.instrs.begin() + id);
+    for (Instr& instr : program_.instrs) {
+      std::erase(instr.waits, id);
+      for (InstrId& wait : instr.waits) wait -= wait > id ? 1 : 0;
+    }
+  }
+  void insert_copy(InstrId id) {
+    const Instr copy = program_.instrs[id];
+    for (Instr& instr : program_.instrs) {
+      for (InstrId& wait : instr.waits) wait += wait > id ? 1 : 0;
+    }
+    program_.instrs.insert(program_.instrs.begin() + id, copy);
+  }
+  // Waits and offsets as the compiler would have made them: only what the test planted is wrong.
+  void replan() {
+    schedule_waits(program_);
+    plan_memory(program_);
+  }
+  // Which checks refuse the program, each asked on its own.
+  std::string refusing() const {
+    std::string out;
+    const auto ask = [&out](const Status& status) {
+      if (!status.ok()) out += (out.empty() ? "" : " ") + status.error().code;
+    };
+    ask(check_symmetric(program_));
+    const Status memory = check_memory(program_);
+    ask(memory);
+    if (memory.ok()) {  // the others read bytes
+      ask(check_races(program_));
+      ask(check_initialised(program_));
+      ask(check_completeness(program_));
+    }
+    return out;
+  }
+  // `cause` and `place` are parts of the message.
+  void expect(const std::string& code, const std::string& cause, const std::string& place) const {
+    EXPECT_EQ(refusing(), code);
+    const auto report = verify(program_);
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().code, code);
+    EXPECT_NE(report.error().cause.find(cause), std::string::npos) << report.error().text();
+    EXPECT_NE(report.error().place.find(place), std::string::npos) << report.error().text();
+  }
+  std::string named(InstrId id) const { return "instruction " + std::to_string(id) + " ("; }
+  InstrId update() const { return find_kind("update", -1); }
+  bool own_tree() const { return GetParam().exact && !GetParam().tree_order; }
+
+  Program program_ = sound(GetParam()).program;
+};
+
+TEST_P(Faults, none_planted_none_found) {
+  EXPECT_EQ(refusing(), "");
+  const auto report = verify(program_);
+  ASSERT_TRUE(report.ok()) << report.error().text();
+  EXPECT_EQ(report->passed, verify(program_)->passed);
+  EXPECT_EQ(report->passed.size(), 4u);
+}
+
+// -- V002, V003 -------------------------------------------------------------------------------------
+TEST_P(Faults, a_transfer_on_the_compute_lane) {
+  const InstrId id = find_reduction();
+  program_.instrs[id].lane = 0;
+  EXPECT_EQ(check_symmetric(program_).error().code, "V002");
+  EXPECT_NE(verify(program_).error().place.find(named(id)), std::string::npos);
+}
+
+TEST_P(Faults, a_transfer_over_an_axis_that_the_mesh_lacks) {
+  program_.instrs[find_reduction()].axes = {7};
+  EXPECT_EQ(verify(program_).error().cause, "runs over an axis twice, or over one that the mesh lacks");
+}
+
+TEST_P(Faults, a_transfer_that_writes_less_than_it_reads) {
+  const InstrId id = find_reduction();
+  program_.instrs[id].out[0].dims[0] -= 1;
+  EXPECT_EQ(check_symmetric(program_).error().cause,
+            "what it reads and what it writes do not fit each other");
+  EXPECT_NE(verify(program_).error().place.find(named(id)), std::string::npos);
+}
+
+TEST_P(Faults, a_wait_for_a_later_instruction) {
+  const InstrId id = find_kind("linear", 0);
+  program_.instrs[id].waits.push_back(id + 1);
+  expect("V003", "waits for instruction " + std::to_string(id + 1) + ", which comes no earlier", named(id));
+}
+
+class Transfers : public Faults {
+ protected:
+  Transfers() {
+    for (int64_t rank = 0; rank < GetParam().dp; ++rank) lists_.push_back(transfers_of(program_, rank));
+  }
+  Error refused() const {
+    const Status status = check_transfers(lists_);
+    return status.ok() ? Error{} : status.error();
+  }
+  std::vector<std::vector<Transfer>> lists_;
+};
+
+TEST_P(Transfers, of_different_kinds) {
+  lists_[1][0].kind = "broadcast";
+  EXPECT_EQ(refused().code, "V002");
+  EXPECT_NE(refused().cause.find("rank 1 does broadcast"), std::string::npos) << refused().cause;
+  EXPECT_NE(refused().cause.find("(instruction " + std::to_string(lists_[0][0].instr) + ")"),
+            std::string::npos);
+}
+
+TEST_P(Transfers, of_different_bytes) {
+  lists_[1][0].bytes += 8;
+  EXPECT_EQ(refused().code, "V002");
+}
+
+TEST_P(Transfers, of_different_reductions_or_types) {
+  lists_[1][0].reduction = Reduction::max;
+  EXPECT_EQ(refused().code, "V002");
+  lists_[1][0].reduction = Reduction::sum;
+  lists_[1][0].dtype = Dtype::f16;
+  EXPECT_EQ(refused().code, "V002");
+}
+
+// Two neighbours that are alike may be swapped without harm; these are not.
+TEST_P(Transfers, swapped_on_one_rank) {
+  auto& list = lists_[1];
+  size_t k = 0;
+  while (k + 2 < list.size() && list[k].bytes == list[k + 1].bytes) ++k;
+  std::swap(list[k], list[k + 1]);
+  EXPECT_EQ(refused().code, "V002");
+}
+
+TEST_P(Transfers, that_one_rank_lacks_is_a_deadlock) {
+  lists_[1].pop_back();
+  EXPECT_EQ(refused().code, "V003");
+  EXPECT_NE(refused().cause.find("but rank 1 has nothing left to do"), std::string::npos) << refused().cause;
+}
+
+TEST_P(Transfers, over_a_group_without_the_rank_itself) {
+  lists_[1][0].members = {0};
+  EXPECT_EQ(refused().code, "V002");
+  EXPECT_NE(refused().cause.find("which is no group of its own"), std::string::npos) << refused().cause;
+}
+
+TEST_P(Transfers, over_a_rank_that_does_not_exist) {
+  lists_[1][0].members.push_back(64);
+  EXPECT_EQ(refused().code, "V002");
+}
+
+TEST_P(Transfers, over_a_smaller_group_than_the_peers_is_a_deadlock) {
+  lists_[1].back().members = {1};
+  EXPECT_EQ(refused().code, "V003");
+  EXPECT_NE(refused().cause.find("deadlock: rank 0 waits in"), std::string::npos) << refused().cause;
+}
+
+// Each pair meets, but in another order on each rank: no two ever agree.
+TEST(transfers, in_a_cycle_are_a_deadlock) {
+  const auto pair = [](InstrId id, int32_t a, int32_t b) { return Transfer{id, "all_reduce", {a, b}, 8}; };
+  const std::vector<std::vector<Transfer>> cycle{
+      {pair(0, 0, 1), pair(1, 0, 2)}, {pair(2, 1, 2), pair(0, 0, 1)}, {pair(1, 0, 2), pair(2, 1, 2)}};
+  EXPECT_EQ(check_transfers(cycle).error().code, "V003");
+  EXPECT_EQ(check_transfers(cycle).error().cause,
+            "deadlock: rank 0 waits in all_reduce f32 8 bytes over {0,1} (instruction 0), but rank 1 is at "
+            "all_reduce f32 8 bytes over {1,2} (instruction 2)");
+}
+
+// -- V004 -------------------------------------------------------------------------------------------
+TEST_P(Faults, every_wait_edge_is_needed) {
+  int edges = 0;
+  for (InstrId id = 0; id < program_.instrs.size(); ++id) {
+    const std::vector<InstrId> waits = program_.instrs[id].waits;
+    for (InstrId wait : waits) {
+      std::erase(program_.instrs[id].waits, wait);
+      const Status status = check_races(program_);
+      ASSERT_FALSE(status.ok()) << id << " no longer waits for " << wait;
+      EXPECT_EQ(status.error().code, "V004");
+      EXPECT_NE(status.error().cause.find("nothing orders the two"), std::string::npos);
+      program_.instrs[id].waits = waits;
+      ++edges;
+    }
+  }
+  EXPECT_GE(edges, 4);
+}
+
+TEST_P(Faults, a_removed_wait) {
+  const InstrId id = find([&](const Instr& i) { return i.lane == 0 && !i.waits.empty(); });
+  program_.instrs[id].waits.clear();
+  expect("V004", "nothing orders the two", named(id));
+}
+
+TEST_P(Faults, a_buffer_moved_onto_a_live_one) {
+  // The first layernorm's output is read by q, k and v; q's output is written in between.
+  const InstrId q = find_kind("linear", 0), k = q + 2;
+  ASSERT_EQ(program_.instrs[k].in[0].buffer, program_.instrs[q].in[0].buffer);
+  const Buffer& normed = program_.buffers[program_.instrs[q].in[0].buffer];
+  program_.buffers[program_.instrs[k].out[0].buffer].offset = normed.offset;
+  EXPECT_EQ(refusing(), "V004");
+}
+
+TEST_P(Faults, a_buffer_moved_onto_one_that_is_read_later) {
+  const InstrId q = find_kind("linear", 0);
+  const InstrId clobber = q + 1;  // bias_add works in place: give it another's memory instead
+  const BufferId saved = program_.instrs[q].in[0].buffer;
+  Instr& instr = program_.instrs[clobber];
+  instr.inplace = -1;
+  instr.out[0].buffer = static_cast<BufferId>(program_.buffers.size());
+  program_.buffers.push_back({"planted", Space::arena, instr.out[0].bytes(), program_.buffers[saved].offset});
+  for (InstrId id = clobber + 1; id < program_.instrs.size(); ++id) {
+    for (Operand& in : program_.instrs[id].in) {
+      if (in.name == instr.out[0].name && program_.instrs[id].microbatch == 0)
+        in.buffer = instr.out[0].buffer;
+    }
+  }
+  EXPECT_EQ(check_races(program_).error().cause, "'" + program_.instrs[q].in[0].name +
+                                                     "' was written over by instruction " +
+                                                     std::to_string(clobber) + " (bias_add)");
+  EXPECT_EQ(refusing(), "V004");
+}
+
+TEST_P(Faults, an_output_that_overlaps_its_input) {
+  const InstrId id = find_kind("gelu", 0);
+  program_.instrs[id].out[0] = program_.instrs[id].in[0];
+  EXPECT_NE(check_races(program_).error().cause.find("of the same instruction"), std::string::npos);
+}
+
+// -- V005 -------------------------------------------------------------------------------------------
+TEST_P(Faults, an_operand_beyond_its_buffer) {
+  const InstrId id = find_kind("layernorm", 0);
+  program_.instrs[id].out[0].offset += 64;
+  expect("V005", "reaches beyond its memory", named(id));
+}
+
+TEST_P(Faults, a_buffer_beyond_its_space) {
+  const InstrId id = find_kind("layernorm", 0);
+  program_.buffers[program_.instrs[id].out[0].buffer].offset = program_.space_bytes[3];
+  expect("V005", "reaches beyond its memory", named(id));
+}
+
+TEST_P(Faults, a_buffer_that_is_not_aligned) {
+  const InstrId id = find_kind("update", -1);
+  Buffer& buffer = program_.buffers[program_.instrs[id].out[0].buffer];
+  buffer.offset += 8;
+  buffer.bytes -= 8;
+  program_.instrs[id].out[0].dims = {1};
+  EXPECT_EQ(check_memory(program_).error().code, "V005");
+}
+
+TEST_P(Faults, a_peak_other_than_planned) {
+  program_.space_bytes[static_cast<size_t>(Space::arena)] += 64;
+  expect("V005", "arena peak " + std::to_string(program_.space_bytes[3] - 64) + " bytes, planned",
+         "train program");
+}
+
+TEST_P(Faults, two_parameters_in_one_place) {
+  program_.buffers[program_.params[1].operand.buffer].offset =
+      program_.buffers[program_.params[0].operand.buffer].offset;
+  expect("V005", "wpe.weight' ", "train program");
+  EXPECT_TRUE(check_memory(program_).error().cause.ends_with("' share bytes"));
+}
+
+TEST_P(Faults, an_operand_without_memory) {
+  const InstrId id = find_kind("layernorm", 0);
+  program_.instrs[id].in[0].buffer = kNone;
+  expect("V005", "has no memory", named(id));
+}
+
+// -- V006 -------------------------------------------------------------------------------------------
+TEST_P(Faults, a_read_before_its_write) {
+  const InstrId id = find_kind("layernorm", 0);
+  std::swap(program_.instrs[id], program_.instrs[id + 1]);
+  replan();
+  expect("V006", "is read before it is written", named(id));
+}
+
+TEST_P(Faults, an_accumulation_onto_nothing) {
+  const InstrId id = find_kind("linear_wgrad", 0);
+  program_.instrs[id].accumulate = true;
+  EXPECT_EQ(check_initialised(program_).error().code, "V006");
+  EXPECT_NE(verify(program_).error().place.find(named(id)), std::string::npos);
+}
+
+// What an earlier buffer left in the same bytes is not a value of this one.
+TEST_P(Faults, a_read_of_what_another_buffer_left) {
+  const InstrId id = find_kind("gelu", 0);
+  erase(id);
+  replan();
+  EXPECT_EQ(check_initialised(program_).error().code, "V006");
+  EXPECT_EQ(refusing(), "V006");
+}
+
+// -- V007 -------------------------------------------------------------------------------------------
+TEST_P(Faults, a_bucket_that_is_not_reduced) {
+  if (own_tree()) GTEST_SKIP() << "the reduction is several instructions: see below";
+  erase(find_reduction());
+  replan();
+  expect("V007", "is not summed over dp", "(");
+}
+
+TEST_P(Faults, a_bucket_that_is_reduced_twice) {
+  if (own_tree()) GTEST_SKIP() << "the reduction is several instructions: see below";
+  insert_copy(find_reduction());
+  replan();
+  const std::string times = std::to_string(GetParam().dp) + " times";
+  expect("V007", "has the value of member 0 of dp " + times, "(");
+}
+
+TEST_P(Faults, a_bucket_reduced_by_its_maximum) {
+  if (own_tree()) GTEST_SKIP() << "no reduction by the plugin";
+  program_.instrs[find_reduction()].reduction = Reduction::max;
+  expect("V007", "is not a sum over microbatches and ranks", "(");
+}
+
+TEST_P(Faults, every_addition_of_the_own_tree_is_needed) {
+  if (!own_tree()) GTEST_SKIP() << "the plugin reduces";
+  const Program sound = program_;
+  int planted = 0;
+  for (InstrId id = find_reduction(); id < sound.instrs.size(); ++id) {
+    if (sound.instrs[id].kind != "add" || sound.instrs[id].phase != Phase::step) continue;
+    program_ = sound;
+    erase(id);
+    replan();
+    EXPECT_EQ(refusing(), "V007") << id;
+    program_ = sound;
+    insert_copy(id);
+    replan();
+    EXPECT_EQ(refusing(), "V007") << id;
+    ++planted;
+  }
+  EXPECT_GE(planted, GetParam().dp - 1);
+}
+
+TEST_P(Faults, an_exchange_without_its_gather) {
+  if (!own_tree()) GTEST_SKIP() << "the plugin reduces";
+  erase(find([](const Instr& i) { return i.kind == "all_gather"; }));
+  replan();
+  EXPECT_EQ(refusing(), "V007");
+}
+
+TEST_P(Faults, any_lost_contribution) {
+  const Program sound = program_;
+  int planted = 0;
+  for (InstrId id = 0; id < sound.instrs.size(); ++id) {
+    if (sound.instrs[id].phase != Phase::weight_grad) continue;
+    program_ = sound;
+    erase(id);
+    replan();
+    // What it would have written is then unread memory, or was added into by the next one.
+    const std::string codes = refusing();
+    EXPECT_TRUE(codes == "V007" || codes == "V006 V007")
+        << id << " " << sound.instrs[id].kind << ": " << codes;
+    ++planted;
+  }
+  EXPECT_GE(planted, 20);
+}
+
+TEST_P(Faults, the_last_microbatch_lost) {
+  const int last = static_cast<int>(program_.microbatches) - 1;
+  if (last == 0) GTEST_SKIP() << "one microbatch";
+  const InstrId id = find_kind("embedding_wgrad", last, "wpe.weight.grad");
+  erase(id);
+  replan();
+  if (GetParam().exact)
+    EXPECT_NE(refusing().find("V007"), std::string::npos);
+  else
+    expect("V007", "of " + std::to_string(last) + " microbatches, not of " + std::to_string(last + 1), "(");
+}
+
+TEST_P(Faults, a_contribution_that_counts_twice) {
+  const InstrId id = find_kind("linear_wgrad", static_cast<int>(program_.microbatches) - 1);
+  insert_copy(id);
+  program_.instrs[id + 1].accumulate = true;
+  replan();
+  expect("V007", "'wte.weight.grad' has ", "(sqnorm wte.weight.sq");
+}
+
+TEST_P(Faults, a_dropped_accumulate_flag) {
+  const InstrId id = find([](const Instr& i) { return i.accumulate; });
+  program_.instrs[id].accumulate = false;
+  expect("V007", "wte.weight.grad", "(");
+}
+
+TEST_P(Faults, a_parameter_updated_twice) {
+  const InstrId id = update();
+  Instr& instr = program_.instrs[id];
+  instr.in.insert(instr.in.begin(), instr.in[0]);
+  const std::vector<Operand> first(instr.out.begin(), instr.out.begin() + 3);
+  instr.out.insert(instr.out.begin(), first.begin(), first.end());
+  EXPECT_EQ(check_completeness(program_).error().cause,
+            "parameter '" + first[0].name + "' is updated 2 times in a step");
+  EXPECT_FALSE(verify(program_).ok());
+}
+
+TEST_P(Faults, the_update_run_twice) {
+  insert_copy(update());
+  replan();
+  expect("V007", "is updated 2 times in a step", ".");
+}
+
+TEST_P(Faults, a_parameter_not_updated) {
+  Instr& instr = program_.instrs[update()];
+  const std::string name = instr.out[0].name;
+  instr.in.erase(instr.in.begin());
+  instr.out.erase(instr.out.begin(), instr.out.begin() + 3);
+  expect("V007", "parameter '" + name + "' is updated 0 times in a step", name);
+}
+
+TEST_P(Faults, gradients_of_two_parameters_exchanged) {
+  const InstrId id = update();
+  std::swap(program_.instrs[id].in[0], program_.instrs[id].in[1]);
+  expect("V007", "would be updated with", named(id));
+}
+
+TEST_P(Faults, an_update_of_a_copy) {
+  const InstrId id = update();
+  Instr& instr = program_.instrs[id];
+  std::swap(instr.out[0].buffer, instr.out[1].buffer);
+  expect("V007", "is not updated where it is", named(id));
+}
+
+TEST_P(Faults, a_kernel_that_writes_to_a_parameter) {
+  Operand& out = program_.instrs[find_kind("bias_wgrad", 0, "h.1.mlp.c_proj.bias.grad")].out[0];
+  const auto param = std::find_if(program_.params.begin(), program_.params.end(),
+                                  [](const TensorInfo& p) { return p.name == "h.1.mlp.c_proj.bias"; });
+  out.buffer = param->operand.buffer;
+  out.offset = 0;
+  replan();
+  EXPECT_EQ(check_completeness(program_).error().code, "V007");
+  EXPECT_NE(check_completeness(program_).error().cause.find("which only an update may"), std::string::npos);
+}
+
+TEST_P(Faults, a_count_that_is_not_summed_over_the_ranks) {
+  if (own_tree()) GTEST_SKIP() << "covered by every_addition";
+  erase(find([](const Instr& i) { return i.lane != 0 && i.in[0].dtype == Dtype::i64; }));
+  replan();
+  const InstrId clip = find_kind("clip_scale", -1);
+  expect("V007", "is not summed over dp", named(clip));
+}
+
+TEST_P(Faults, a_count_without_a_microbatch) {
+  if (program_.microbatches == 1) GTEST_SKIP() << "one microbatch";
+  erase(find([](const Instr& i) { return i.kind == "add" && i.in[0].dtype == Dtype::i64; }));
+  replan();
+  EXPECT_EQ(refusing(), "V007");
+}
+
+TEST_P(Faults, a_norm_without_a_parameter) {
+  const InstrId clip = find_kind("clip_scale", -1);
+  program_.instrs[clip].in.erase(program_.instrs[clip].in.begin());
+  const std::string all = std::to_string(program_.params.size());
+  expect("V007",
+         "the norm is over " + std::to_string(program_.params.size() - 1) + " gradients, not over " + all,
+         named(clip));
+}
+
+TEST_P(Faults, a_norm_taken_before_the_reduction) {
+  if (own_tree()) GTEST_SKIP() << "covered by every_addition";
+  const InstrId reduction = find_reduction();
+  const Instr moved = program_.instrs[reduction];
+  const InstrId last = find_kind("clip_scale", -1);
+  program_.instrs.insert(program_.instrs.begin() + last, moved);
+  program_.instrs.erase(program_.instrs.begin() + reduction);
+  replan();
+  expect("V007", "is not summed over dp", "(sqnorm");
+}
+
+const auto kSettings =
+    testing::Values(Setting{2, false, 2}, Setting{4, false, 2}, Setting{2, true}, Setting{4, true},
+                    Setting{2, true, 1, false}, Setting{4, true, 1, false}, Setting{8, true, 1, false});
+INSTANTIATE_TEST_SUITE_P(programs, Faults, kSettings);
+INSTANTIATE_TEST_SUITE_P(programs, Transfers, kSettings);
+
+}  // namespace
+}  // namespace tenon::test

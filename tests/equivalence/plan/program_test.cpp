@@ -1,0 +1,153 @@
+// The text and hash of programs, the size of their arenas, and the time that compiling takes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "plan/memory.h"
+#include "programs.hpp"
+
+namespace tenon::test {
+namespace {
+
+Json tiny_mlp() {
+  const Json h = dim("hidden", 4), v = dim("vocab", 8);
+  const Json model{{"name", "mlp"},
+                   {"params",
+                    {param("wte.weight", {v, h}), param("fc.weight", {dim("ffn", 6), h}),
+                     param("fc.bias", {dim("ffn", 6)}), param("head.weight", {v, dim("ffn", 6)})}},
+                   {"ops",
+                    {op("embedding", {"tokens", "wte.weight"}, {"x"}),
+                     op("linear", {"x", "fc.weight"}, {"u"}), op("bias_add", {"u", "fc.bias"}, {"b"}),
+                     op("gelu", {"b"}, {"a"}), op("linear", {"a", "head.weight"}, {"logits"})}},
+                   {"logits", "logits"}};
+  return tiny_recipe(model, "none", 4);
+}
+
+Program tiny_mlp_program() { return compile_program(tiny_mlp(), {.dp = 2, .microbatches = 2}).program; }
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// The file was written by another process on another day: text and hash depend on nothing else.
+TEST(program, of_a_tiny_mlp_on_2_ranks_is_the_one_on_file) {
+  const std::string path = TENON_SOURCE_DIR "/tests/equivalence/plan/mlp_dp2.txt";
+  const Program program = tiny_mlp_program();
+  const std::string now = text(program, {}) + "sha256 " + program_hash(program) + "\n";
+  EXPECT_EQ(now, contents(path)) << "if the change is meant, write this to " << path << ":\n" << now;
+}
+
+TEST(program_hash, is_the_same_for_every_compilation) {
+  EXPECT_EQ(program_hash(tiny_mlp_program()), program_hash(tiny_mlp_program()));
+}
+
+TEST(program_hash, changes_with_every_operand) {
+  Program program = tiny_mlp_program();
+  const std::string before = program_hash(program);
+  const auto changed = [&](auto& field, auto value, const std::string& what) {
+    const auto old = field;
+    field = value;
+    EXPECT_NE(program_hash(program), before) << what;
+    field = old;
+  };
+  const auto operand = [&](Operand& o, const std::string& what) {
+    changed(o.offset, o.offset + 8, what + " offset of " + o.name);
+    changed(o.dtype, o.dtype == Dtype::f16 ? Dtype::bf16 : Dtype::f16, what + " dtype of " + o.name);
+    changed(o.dims, std::vector<int64_t>{1, 77}, what + " dims of " + o.name);
+  };
+  for (Instr& instr : program.instrs) {
+    for (Operand& o : instr.in) operand(o, instr.kind + " input");
+    for (Operand& o : instr.out) operand(o, instr.kind + " output");
+    changed(instr.accumulate, !instr.accumulate, instr.kind + " accumulate");
+    changed(instr.inplace, instr.inplace + 1, instr.kind + " inplace");
+    changed(instr.reduction, Reduction::max, instr.kind + " reduction");
+    changed(instr.group, instr.group + 1, instr.kind + " group");
+    changed(instr.attrs, Attrs{{"planted", int64_t{1}}}, instr.kind + " attrs");
+  }
+  for (Buffer& buffer : program.buffers)
+    changed(buffer.offset, buffer.offset + 64, "offset of buffer " + buffer.name);
+  for (auto& set : program.inputs) {
+    for (auto& [name, o] : set) operand(o, "fed");
+  }
+  for (auto& [name, o] : program.outputs) operand(o, "read");
+  EXPECT_EQ(program_hash(program), before);
+}
+
+Json gpt2_124m() {
+  TinyModel model{.layers = 12,
+                  .width = 768,
+                  .ffn = 3072,
+                  .groups = 12,
+                  .reps = 1,
+                  .head = 64,
+                  .vocab = 50257,
+                  .context = 1024};
+  Json out = tiny_recipe(gpt2_model(model), "none", model.context);
+  out["batch"] = 64;
+  return out;
+}
+
+uint64_t live_bytes_at_peak(const Program& program) {
+  const std::vector<Lifetime> life = lifetimes(program);
+  std::map<uint64_t, int64_t> change;
+  for (BufferId id = 0; id < program.buffers.size(); ++id) {
+    if (program.buffers[id].space != Space::arena || life[id].lo > life[id].hi) continue;
+    const auto bytes = static_cast<int64_t>(aligned(program.buffers[id].bytes));
+    change[life[id].lo] += bytes;
+    if (life[id].hi != UINT64_MAX) change[life[id].hi + 1] -= bytes;
+  }
+  int64_t now = 0, peak = 0;
+  for (const auto& [at, bytes] : change) peak = std::max(peak, now += bytes);
+  return static_cast<uint64_t>(peak);
+}
+
+TEST(memory_plan, of_gpt2_is_within_15_percent_of_the_live_bytes) {
+  for (const bool large : {false, true}) {
+    for (const Setting& setting :
+         {Setting{2, false, 1}, Setting{2, false, 4}, Setting{2, true}, Setting{4, true, 1, false}}) {
+      Setting mine = setting;
+      if (large) mine.bucket_bytes = 4u << 20;
+      const Program program = compile_program(large ? gpt2_124m() : small_gpt2(), mine).program;
+      const uint64_t peak = program.space_bytes[static_cast<size_t>(Space::arena)],
+                     live = live_bytes_at_peak(program);
+      const double ratio = static_cast<double>(peak) / static_cast<double>(live);
+      std::printf("gpt2 %s dp %d %s%s: arena %.3f MB, live %.3f MB, ratio %.4f\n", large ? "124M" : "tiny",
+                  mine.dp, mine.exact ? "exact" : "fast", mine.tree_order ? "" : " own tree",
+                  static_cast<double>(peak) / 1e6, static_cast<double>(live) / 1e6, ratio);
+      EXPECT_GE(peak, live);
+      EXPECT_LE(ratio, 1.15);
+    }
+  }
+}
+
+// Measured and printed, never judged: machines differ.
+TEST(compile, of_gpt2_124m_with_8_microbatches_prints_its_time) {
+  const auto start = std::chrono::steady_clock::now();
+  const Compiled compiled =
+      compile_program(gpt2_124m(), {.dp = 8, .microbatches = 8, .bucket_bytes = 4u << 20});
+  const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(compiled.program.params.size(), 4u + 12 * 16);
+  std::printf("%zu instructions, %zu buffers: %.3f s\n", compiled.program.instrs.size(),
+              compiled.program.buffers.size(), all.count());
+  const auto timed = [&compiled](const char* name, auto check) {
+    const auto begin = std::chrono::steady_clock::now();
+    check(compiled.program);
+    std::printf("  %-20s %.3f s\n", name,
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  };
+  timed("check_races", [](const Program& p) { EXPECT_TRUE(check_races(p).ok()); });
+  timed("check_initialised", [](const Program& p) { EXPECT_TRUE(check_initialised(p).ok()); });
+  timed("check_completeness", [](const Program& p) { EXPECT_TRUE(check_completeness(p).ok()); });
+  timed("schedule_waits", [](Program p) { schedule_waits(p); });
+  timed("plan_memory", [](Program p) { plan_memory(p); });
+  timed("program_hash", [](const Program& p) { EXPECT_EQ(program_hash(p).size(), 64u); });
+}
+
+}  // namespace
+}  // namespace tenon::test
