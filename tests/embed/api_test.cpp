@@ -109,7 +109,8 @@ std::array<std::pair<void*, int>, 65> signal_handlers() {
   for (int number = 1; number <= 64; ++number) {
     struct sigaction action {};
     if (sigaction(number, nullptr, &action) != 0) continue;
-    out[static_cast<size_t>(number)] = {reinterpret_cast<void*>(action.sa_sigaction), action.sa_flags & ~kRestorer};
+    out[static_cast<size_t>(number)] = {reinterpret_cast<void*>(action.sa_sigaction),
+                                        action.sa_flags & ~kRestorer};
   }
   return out;
 }
