@@ -67,7 +67,7 @@ Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, cons
   TENON_TRY(job.resolved, evaluate_recipe(request));
   TENON_CHECK(read_into(job));
   std::error_code error;
-  job.root = fs::absolute(fs::path(path).parent_path().empty() ? fs::path(".") : fs::path(path).parent_path(), error).string();
+  job.root = fs::absolute(path, error).lexically_normal().parent_path().string();
   return job;
 }
 
@@ -84,11 +84,23 @@ Status create_run(Job& job, const std::string& wanted) {
     job.directory = wanted;
   }
   job.run_id = random_id();
-  Json run{{"tenon", 1}, {"run_id", job.run_id}, {"root", job.root}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
+  Json run{{"tenon", 1}, {"run_id", job.run_id}, {"root", job.root}, {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
   std::ofstream out(fs::path(job.directory) / "run.json");
   out << run.dump(1) << '\n';
   if (!out) return Error{"E011", "cannot write " + job.directory + "/run.json", "", "", TENON_E_IO};
   return {};
+}
+
+void discard_unstarted(const Job& job) {
+  std::error_code error;
+  std::vector<fs::path> ours;
+  for (const auto& entry : fs::directory_iterator(job.directory, error)) {
+    const bool empty = entry.is_regular_file(error) && entry.file_size(error) == 0;
+    if (!empty && entry.path().filename() != "run.json") return;
+    ours.push_back(entry.path());
+  }
+  for (const fs::path& path : ours) fs::remove(path, error);
+  fs::remove(job.directory, error);
 }
 
 Result<Job> job_from_run(const std::string& directory) {
@@ -100,6 +112,7 @@ Result<Job> job_from_run(const std::string& directory) {
   try {
     job.run_id = run.at("run_id").get<std::string>();
     job.root = run.at("root").get<std::string>();
+    job.ranks = run.value("ranks", 0);
     job.resolved.recipe = run.at("recipe");
     job.resolved.provenance = run.at("provenance").get<std::map<std::string, std::string>>();
   } catch (const Json::exception& e) {

@@ -15,6 +15,7 @@ struct Job {
   std::string directory;   // of the run; empty: none (check, plan)
   std::string run_id;
   std::string root;        // relative data paths start here
+  int ranks = 0;           // that it was started with; 0: not known
   ResolvedRecipe resolved;
   Recipe recipe;
 
@@ -27,6 +28,9 @@ Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, cons
 // Chooses a new folder (`wanted`, or runs/<name>/<number>), and writes run.json into it. Error R020 when
 // `wanted` holds a run already.
 Status create_run(Job& job, const std::string& wanted);
+// Takes back the folder of a run that failed before it had anything to keep: only run.json, and metrics
+// without a line.
+void discard_unstarted(const Job& job);
 // Reads the run.json of an earlier `tenon train`. Error R021.
 Result<Job> job_from_run(const std::string& directory);
 

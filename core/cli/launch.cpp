@@ -90,6 +90,7 @@ struct Worker {
   int rank = 0;
   int report = -1;  // read end
   std::optional<int> status;
+  bool ended_by_us = false;  // SIGKILL, after another one had failed
 };
 
 struct Pipe {
@@ -188,7 +189,7 @@ class Launcher {
   std::optional<Error> better_cause(const Error& first) {
     for (Worker& worker : workers_) {
       if (*worker.status == 0 || stopped_well(*worker.status)) continue;
-      if (WIFSIGNALED(*worker.status) && WTERMSIG(*worker.status) == SIGKILL && worker.rank != culprit_) continue;
+      if (worker.ended_by_us) continue;
       Error error = worker.rank == culprit_ ? first : error_of(worker);
       const bool hearsay = error.kind == TENON_E_PEER || error.kind == TENON_E_ABORTED || error.kind == TENON_E_TIMEOUT;
       if (!hearsay) return error;
@@ -211,8 +212,10 @@ class Launcher {
   }
 
   void signal_all(int signal) {
-    for (const Worker& worker : workers_) {
-      if (!worker.status) kill(worker.pid, signal);
+    for (Worker& worker : workers_) {
+      if (worker.status) continue;
+      kill(worker.pid, signal);
+      worker.ended_by_us = signal == SIGKILL;
     }
   }
 
@@ -305,9 +308,9 @@ int exit_code_of(const Error& error) {
     case 'R':
     case 'P':
     case 'D':
-    case 'G': return 2;
+    case 'G': return kExitRecipe;
     case 'A':
-    case 'E': return 3;
+    case 'E': return kExitEnvironment;
     case 'W': return 4;
     case 'C': return 5;
     default: return 1;

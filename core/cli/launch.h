@@ -40,6 +40,6 @@ const std::atomic<bool>& stop_requested();
 
 const char* style_name(Progress::Style style);
 int exit_code_of(const Error& error);
-constexpr int kExitStopped = 75;
+constexpr int kExitRecipe = 2, kExitEnvironment = 3, kExitStopped = 75;
 
 }  // namespace tenon::cli

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/suggest.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/sample.h"
@@ -52,23 +53,48 @@ int finish_run(const Arguments& arguments, const Job& job, Result<LoopEnd> end) 
   return finished ? 0 : kExitStopped;
 }
 
+Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const Arguments& arguments) {
+  auto job = job_from_recipe(places, registry, arguments.target, arguments.overrides);
+  if (job.ok()) std::cerr << job->resolved.messages << std::flush;  // what the recipe printed
+  return job;
+}
+
+// Errors are placed in the recipe's source.
+Result<Compiled> compile_for(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
+  const auto located = [&job](Error error) { return locate(std::move(error), job.resolved); };
+  auto mesh = resolve_mesh(job.recipe.mesh, ranks);
+  if (!mesh.ok()) return located(std::move(mesh).error());
+  auto options = compile_options(job.recipe, plugins, *mesh);
+  if (!options.ok()) return located(std::move(options).error());
+  auto compiled = compile(job.recipe, kind, *options);
+  if (!compiled.ok()) return located(std::move(compiled).error());
+  return compiled;
+}
+
 Result<int> train(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(Job job, job_from_recipe(places, registry, arguments.target, arguments.overrides));
-  TENON_TRY(const PluginSet checked, plugins_of(registry, job));  // before a folder is made
+  TENON_TRY(Job job, evaluate_job(places, registry, arguments));
+  job.ranks = ranks_for(arguments, job.recipe);
+  TENON_TRY(const PluginSet checked, plugins_of(registry, job));
+  TENON_TRY(const Compiled proved, compile_for(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
-  LaunchOptions options{ranks_for(arguments, job.recipe), false, style_of(arguments), arguments.threads};
-  TENON_TRY(const LoopEnd end, launch(places, registry, job, options));
-  return finish_run(arguments, job, end);
+  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads};
+  auto end = launch(places, registry, job, options);
+  if (!end.ok()) {
+    if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment) discard_unstarted(job);
+    return std::move(end).error();
+  }
+  return finish_run(arguments, job, *end);
 }
 
 Result<int> resume(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Job job, job_from_run(arguments.target));
   install_stop_handler();
-  LaunchOptions options{ranks_for(arguments, job.recipe), true, style_of(arguments), arguments.threads};
+  const int ranks = arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments, job.recipe);
+  LaunchOptions options{ranks, true, style_of(arguments), arguments.threads};
   TENON_TRY(const LoopEnd end, launch(places, registry, job, options));
   return finish_run(arguments, job, end);
 }
@@ -118,31 +144,33 @@ Result<int> sample_text(const Places& places, const Arguments& arguments) {
 struct Planned {
   Job job;
   PluginSet plugins;
-  Mesh mesh;
   Compiled compiled;
 };
 
 Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry, const Arguments& arguments) {
   auto out = std::make_unique<Planned>();
-  TENON_TRY(out->job, job_from_recipe(places, registry, arguments.target, arguments.overrides));
+  TENON_TRY(out->job, evaluate_job(places, registry, arguments));
   TENON_TRY(out->plugins, plugins_of(registry, out->job));
-  const auto located = [&](Error error) { return locate(std::move(error), out->job.resolved); };
-  auto mesh = resolve_mesh(out->job.recipe.mesh, ranks_for(arguments, out->job.recipe));
-  if (!mesh.ok()) return located(std::move(mesh).error());
-  out->mesh = std::move(mesh).value();
-  TENON_TRY(const CompileOptions options, compile_options(out->job.recipe, out->plugins, out->mesh));
-  auto compiled = compile(out->job.recipe, ProgramKind::train, options);
-  if (!compiled.ok()) return located(std::move(compiled).error());
-  out->compiled = std::move(compiled).value();
+  TENON_TRY(out->compiled, compile_for(out->job, out->plugins, ProgramKind::train, ranks_for(arguments, out->job.recipe)));
   return out;
+}
+
+// That the data can be opened, split, and looked up by the model. Returns the number of samples.
+Result<int64_t> check_data(const Planned& planned, int ranks) {
+  const Recipe& recipe = planned.job.recipe;
+  TENON_TRY(const Compiled eval, compile_for(planned.job, planned.plugins, ProgramKind::eval, ranks));
+  TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
+  if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok()) return std::move(split).error();
+  TENON_CHECK(check_vocabulary(eval.program, feeder->token_limit()));
+  return feeder->num_samples();
 }
 
 Result<int> check(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const auto planned, plan_recipe(places, registry, arguments));
-  auto feeder = Feeder::open(planned->plugins.data, planned->job.root, planned->job.recipe.context);
-  if (!feeder.ok()) return locate(std::move(feeder).error(), planned->job.resolved);
-  const std::string data = fmt::format("data: {} samples of {} tokens", (*feeder)->num_samples(), planned->job.recipe.context);
+  auto samples = check_data(*planned, ranks_for(arguments, planned->job.recipe));
+  if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
+  const std::string data = fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context);
   if (arguments.json) {
     Json passed = planned->compiled.report.passed;
     passed.push_back(data);
@@ -161,7 +189,7 @@ Result<int> plan(const Places& places, const Arguments& arguments) {
   if (arguments.json) {
     Json memory;
     for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
-    std::cout << Json{{"mesh", planned->mesh.text()}, {"memory", memory}, {"flops", program.flops}, {"instructions", program.instrs.size()},
+    std::cout << Json{{"mesh", program.mesh.text()}, {"memory", memory}, {"flops", program.flops}, {"instructions", program.instrs.size()},
                       {"lanes", program.lanes}, {"microbatches", program.microbatches}, {"program_sha256", program_hash(program)}}.dump() << '\n';
     return 0;
   }
@@ -208,14 +236,16 @@ Result<int> work(const Places& places, const Arguments& arguments) { return work
 
 using Verb = Result<int> (*)(const Places&, const Arguments&);
 
+CLI::Range positive() { return {1, 1 << 20}; }
+
 void add_recipe(CLI::App& verb, Arguments& a) {
   verb.add_option("recipe", a.target, "recipe file (.lua, or resolved .json)")->required();
   verb.add_option("overrides", a.overrides, "key=value for the recipe's parameters");
-  verb.add_option("-n,--ranks", a.ranks, "number of ranks")->check(CLI::PositiveNumber);
+  verb.add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
 }
 
 void add_running(CLI::App& verb, Arguments& a) {
-  verb.add_option("--threads", a.threads, "threads of each rank (default: cores / ranks)")->check(CLI::PositiveNumber);
+  verb.add_option("--threads", a.threads, "threads of each rank (default: cores / ranks)")->check(positive());
 }
 
 void add_run(CLI::App& verb, Arguments& a) {
@@ -237,7 +267,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   t->add_option("--run-dir", a.run_dir, "folder of the run (default: runs/<name>/<number>)");
   CLI::App* r = add("resume", "go on with a run from its newest checkpoint", resume);
   add_run(*r, a);
-  r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(CLI::PositiveNumber);
+  r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
   add_run(*add("eval", "loss on the held-out data", evaluate), a);
   add_recipe(*add("check", "prove that a recipe would run, without running it", check), a);
   CLI::App* p = add("plan", "print mesh, memory and program", plan);
@@ -277,6 +307,34 @@ int print_error(const Error& error, bool json) {
   return exit_code_of(error);
 }
 
+// A mistake on the command line, told like all others.
+Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments, const CLI::ParseError& error) {
+  std::vector<std::string> verbs, options;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
+    verbs.push_back(verb->get_name());
+    if (!verb->parsed()) continue;
+    for (const CLI::Option* option : verb->get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+  }
+  const std::string help = "tenon --help";
+  if (arguments.empty()) return Error{"R023", "no command given", "", help, TENON_E_ARGUMENT};
+  if (options.empty()) {  // no verb
+    const std::string near = did_you_mean(arguments[0], verbs);
+    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? help : near, TENON_E_ARGUMENT};
+  }
+  Error out{"R023", error.what(), "", "tenon " + arguments[0] + " --help", TENON_E_ARGUMENT};
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return out;
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (!name.starts_with("--") || std::find(options.begin(), options.end(), name) != options.end()) continue;
+    out.cause = "unknown option '" + name + "' for tenon " + arguments[0];
+    if (const std::string near = did_you_mean(name, options); !near.empty()) out.fix = near;
+    break;
+  }
+  return out;
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app{"Tenon trains deep-learning models from recipes, on one device or many."};
   Arguments arguments;
@@ -284,7 +342,10 @@ int main_of(int argc, char** argv) {
   try {
     verb = define(app, arguments, argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    const std::vector<std::string> given(argv + 1, argv + argc);
+    const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
+    return print_error(usage_error(app, given, error), json);
   }
   const auto places = find_places();
   if (!places.ok()) return print_error(places.error(), arguments.json);

@@ -77,12 +77,40 @@ double Progress::median_seconds() const {
   return sorted[sorted.size() / 2];
 }
 
+Status Progress::on_resume(const Session& session, const std::string& path) {
+  Json passed_over = Json::array();
+  for (const checkpoint::Rejected& rejected : session.passed_over()) {
+    line(fmt::format("warning: passed over {}: {}", rejected.directory, rejected.error.cause), false);
+    passed_over.push_back({{"checkpoint", rejected.directory}, {"cause", rejected.error.cause}});
+  }
+  line(fmt::format("from {:>5}  {}", session.steps_done(), path), false);
+  if (style_ == Style::json) {
+    const Json event{{"event", "resume"}, {"step", session.steps_done()}, {"checkpoint", path}, {"passed_over", passed_over}};
+    std::printf("%s\n", event.dump().c_str());
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Status Progress::report_memory(const Session& session) {
+  const uint64_t resident = resident_bytes();
+  const uint64_t planned = session.memory().total() * static_cast<uint64_t>(session.ranks_in_process());
+  const auto rest = static_cast<int64_t>(resident - planned);  // below zero while planned memory is untouched
+  line(fmt::format("resident {} = planned {} + rest {}{}", human_bytes(resident), human_bytes(planned), rest < 0 ? "-" : "",
+                   human_bytes(static_cast<uint64_t>(std::abs(rest)))),
+       false);
+  return record("memory", session, {{"resident_bytes", static_cast<double>(resident)}, {"planned_bytes", static_cast<double>(planned)},
+                                    {"rest_bytes", static_cast<double>(rest)}});
+}
+
+Status Progress::on_end(const Session& session) { return report_memory(session); }
+
 Status Progress::on_start(const Session& session) {
   first_step_ = session.steps_done();
   int64_t parameters = 0;
   for (const TensorInfo& param : session.params()) parameters += elements(param.dims);
   const MemoryReport memory = session.memory();
-  line(fmt::format("{} parameters in {} tensors, mesh {}, {} per step", parameters, session.params().size(),
+  line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters, session.params().size(),
                    session.train_program().mesh.text(), session.recipe().batch * session.recipe().context),
        false);
   line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})", human_bytes(memory.total()),
@@ -103,6 +131,7 @@ Status Progress::on_step(const Session& session, const StepResult& step) {
                       {"tokens_per_s", tokens_per_s}, {"tokens", static_cast<double>(step.tokens)},
                       {"resident_bytes", static_cast<double>(resident)}}));
   const Recipe& recipe = session.recipe();
+  if (step.step == first_step_ + 1) TENON_CHECK(report_memory(session));  // by now all of it is in use
   const bool logged = step.step % recipe.log_every == 0 || step.step == recipe.steps || step.step == first_step_ + 1;
   if (!logged && style_ != Style::live) return {};
   constexpr int64_t kCredible = 5;  // the first steps after a start are not typical

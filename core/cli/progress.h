@@ -16,10 +16,12 @@ class Progress final : public LoopObserver {
   // Opens the recipe's sinks in `directory`.
   static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory, Style style);
 
+  Status on_resume(const Session& session, const std::string& path) override;
   Status on_start(const Session& session) override;
   Status on_step(const Session& session, const StepResult& step) override;
   Status on_eval(const Session& session, const EvalResult& eval) override;
   Status on_save(const Session& session, const std::string& path, double seconds) override;
+  Status on_end(const Session& session) override;
   // The last held-out loss, if there was one.
   std::optional<double> eval_loss() const { return eval_loss_; }
 
@@ -32,6 +34,8 @@ class Progress final : public LoopObserver {
   explicit Progress(Style style) : style_(style) {}
   Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
   void line(const std::string& text, bool live);
+  // "resident X = planned Y + rest Z" of this process.
+  Status report_memory(const Session& session);
   double median_seconds() const;
 
   Style style_;

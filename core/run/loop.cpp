@@ -15,23 +15,29 @@ class Loop {
     if (options_.resume) {
       TENON_TRY(const std::string from, session_.resume(storage_, options_.checkpoints));
       saved_ = session_.steps_done();
+      if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_resume(session_, from));
     }
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_start(session_));
     while (session_.steps_done() < recipe_.steps) {
       TENON_TRY(const bool stop, session_.any(options_.stop != nullptr && options_.stop->load()));
       if (stop) {
         TENON_CHECK(save());
-        return LoopEnd::stopped;
+        return end(LoopEnd::stopped);
       }
       TENON_TRY(const StepResult step, session_.step());
       if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_step(session_, step));
       if (due(recipe_.eval_every, step.step, recipe_.steps)) TENON_CHECK(evaluate());
       if (due(recipe_.save_every, step.step, recipe_.steps)) TENON_CHECK(save());
     }
-    return LoopEnd::finished;
+    return end(LoopEnd::finished);
   }
 
  private:
+  Result<LoopEnd> end(LoopEnd how) {
+    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_end(session_));
+    return how;
+  }
+
   Status evaluate() {
     TENON_TRY(const EvalResult eval, session_.evaluate());
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_eval(session_, eval));

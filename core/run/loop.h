@@ -12,10 +12,14 @@ namespace tenon {
 class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
+  // Before on_start of a resumed run; session.passed_over() has newer checkpoints that are damaged.
+  virtual Status on_resume(const Session& session, const std::string& path) = 0;
   virtual Status on_start(const Session& session) = 0;
   virtual Status on_step(const Session& session, const StepResult& step) = 0;
   virtual Status on_eval(const Session& session, const EvalResult& eval) = 0;
   virtual Status on_save(const Session& session, const std::string& path, double seconds) = 0;
+  // Finished, or stopped and saved.
+  virtual Status on_end(const Session& session) = 0;
 };
 
 struct LoopOptions {

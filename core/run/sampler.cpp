@@ -34,9 +34,15 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
   std::unique_ptr<Feeder> out(new Feeder(plugin));
   out->context_ = context;
   tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(), root.c_str(), context};
-  TENON_TRY(out->dataset_, open_handle<tenon_dataset>(plugin.id, plugin.table->close, [&](auto** o, auto* e) {
-              return plugin.table->open(&config, o, e);
-            }));
+  auto opened = open_handle<tenon_dataset>(plugin.id, plugin.table->close,
+                                           [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
+  if (!opened.ok()) {
+    Error error = std::move(opened).error();
+    error.cause = plugin.id + ": " + error.cause;
+    error.place = "/data/options";
+    return error;
+  }
+  out->dataset_ = std::move(opened).value();
   out->info_.struct_size = sizeof(tenon_data_info);
   tenon_error error = empty_abi_error();
   const tenon_code code = plugin.table->describe(out->dataset_.get(), &out->info_, &error);

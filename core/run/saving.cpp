@@ -118,8 +118,12 @@ Result<std::string> Session::resume(checkpoint::Storage& storage, const std::str
       expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
     }
   }
+  checkpoint::Manifest saved = loaded.manifest();
+  if (!train_) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
+    std::erase_if(saved.tensors, [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });
+  }
+  TENON_CHECK(checkpoint::match(saved, expected));
   if (train_) {
-    TENON_CHECK(checkpoint::match(loaded.manifest(), expected));
     const Json before = meta.at("recipe"), now = identity(recipe_);
     for (const auto& [key, value] : now.items()) {
       if (before.at(key) == value) continue;
@@ -137,6 +141,7 @@ Result<std::string> Session::resume(checkpoint::Storage& storage, const std::str
     }
   }
   steps_done_ = latest.id.step;
+  passed_over_ = latest.rejected;
   attempt_ = meta.at("attempt").get<int64_t>() + 1;
   return latest.directory;
 }

@@ -128,7 +128,7 @@ Status Session::open_all() {
   TENON_TRY(feeder_, Feeder::open(plugins_.data, options_.root, recipe_.context));
   TENON_TRY(sampler_, Sampler::create(feeder_->num_samples(), recipe_.valid, recipe_.seed));
   TENON_CHECK(compile_all(mesh));
-  TENON_CHECK(check_vocabulary());
+  TENON_CHECK(check_vocabulary(eval_->program, feeder_->token_limit()));
   TENON_CHECK(agree("data", feeder_->digest()));
   TENON_CHECK(agree("program", train_ ? program_hash(train_->program) : program_hash(eval_->program)));
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
@@ -157,10 +157,8 @@ Status Session::compile_all(const Mesh& mesh) {
   return {};
 }
 
-// The data's tokens must have a row in every table that the model looks them up in.
-Status Session::check_vocabulary() {
-  const int64_t limit = feeder_->token_limit();
-  for (const Instr& instr : eval_->program.instrs) {
+Status check_vocabulary(const Program& program, int64_t limit) {
+  for (const Instr& instr : program.instrs) {
     if (instr.kind != "embedding" || instr.in[0].name != "tokens") continue;
     const int64_t rows = instr.in[1].dims[0];
     if (limit > rows) {
@@ -258,6 +256,10 @@ MemoryReport Session::memory() const {
     if (*compiled) out.kernels_private = std::max(out.kernels_private, (*compiled)->program.kernel_private_bytes);
   }
   return out;
+}
+
+int64_t Session::ranks_in_process() const {
+  return (plugins_.comm.table->flags & TENON_COMM_IN_PROCESS) != 0 ? options_.id.world : 1;
 }
 
 Status Session::feed(const Program& program, const std::vector<int64_t>& batch) {

@@ -9,7 +9,7 @@
 
 #include "base/parallel.h"
 #include "plan/compile.h"
-#include "run/checkpoint/storage.h"
+#include "run/checkpoint/load.h"
 #include "run/device.h"
 #include "run/executor.h"
 #include "run/rendezvous/rendezvous.h"
@@ -50,6 +50,9 @@ struct MemoryReport {
 // from `plugins`.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
+// Error D003 unless every table that `program` looks tokens up in has a row for each token below `limit`.
+Status check_vocabulary(const Program& program, int64_t limit);
+
 class Session {
  public:
   // Compiles, agrees on the program's hash with all ranks, allocates, prepares, initialises parameters.
@@ -70,6 +73,9 @@ class Session {
   // Loads the newest sound checkpoint of `directory`. Collective. Error C005 for another model.
   Result<std::string> resume(checkpoint::Storage& storage, const std::string& directory);
 
+  // What resume() found damaged, newest first: it loaded the next older one.
+  const std::vector<checkpoint::Rejected>& passed_over() const { return passed_over_; }
+
   // Logits of the last of `tokens` (at most `context`).
   Result<std::vector<double>> logits(const std::vector<int32_t>& tokens);
 
@@ -79,6 +85,8 @@ class Session {
   const Program& train_program() const { return train_->program; }
   const VerifyReport& report() const { return train_->report; }
   MemoryReport memory() const;
+  // Sessions that share this process's memory: the world with virtual ranks, else 1.
+  int64_t ranks_in_process() const;
   Feeder& feeder() { return *feeder_; }
   // A parameter's or state tensor's description; NULL when there is none of that name. Its bytes.
   const TensorInfo* find(const std::string& name) const;
@@ -99,7 +107,6 @@ class Session {
   Status open_all();
   Status compile_all(const Mesh& mesh);
   Status agree(const std::string& what, const std::string& mine);
-  Status check_vocabulary();
   Status prepare_control();
   void initialise_params();
   const Program& layout() const { return train_ ? train_->program : eval_->program; }
@@ -122,6 +129,7 @@ class Session {
   int64_t steps_done_ = 0;
   int64_t attempt_ = 1;
   int64_t saves_ = 0;
+  std::vector<checkpoint::Rejected> passed_over_;
 };
 
 }  // namespace tenon
