@@ -30,12 +30,11 @@ extern "C" {
 #define TENON_ABI_MAJOR 0u
 #define TENON_ABI_MINOR 1u
 
-#define TENON_END(T, f) (offsetof(T, f) + sizeof(((T *)0)->f))
+#define TENON_END(T, f) (offsetof(T, f) + sizeof(((T*)0)->f))
 #define TENON_HAS(p, T, f) ((p)->struct_size >= TENON_END(T, f))
-#define TENON_SEAL(T, last) \
-  TENON_STATIC_ASSERT(sizeof(T) == TENON_END(T, last), #T " has tail padding")
+#define TENON_SEAL(T, last) TENON_STATIC_ASSERT(sizeof(T) == TENON_END(T, last), #T " has tail padding")
 
-TENON_STATIC_ASSERT(sizeof(void *) == 8 && sizeof(long) == 8, "tenon is LP64 only");
+TENON_STATIC_ASSERT(sizeof(void*) == 8 && sizeof(long) == 8, "tenon is LP64 only");
 
 // >= 0 is not an error. An unknown negative code is treated as TENON_E_INTERNAL.
 typedef int32_t tenon_code;
@@ -72,13 +71,21 @@ typedef struct tenon_error {
 TENON_SEAL(tenon_error, message);
 
 // Element types of the core. They map one to one to a DLDataType with lanes = 1. (uint32_t fields)
-enum { TENON_F64 = 0, TENON_F32 = 1, TENON_BF16 = 2, TENON_F16 = 3, TENON_I64 = 4, TENON_I32 = 5, TENON_U8 = 6 };
+enum {
+  TENON_F64 = 0,
+  TENON_F32 = 1,
+  TENON_BF16 = 2,
+  TENON_F16 = 3,
+  TENON_I64 = 4,
+  TENON_I32 = 5,
+  TENON_U8 = 6
+};
 
 // Dense row-major tensor type. Sealed. `dims` is borrowed for the call.
 typedef struct tenon_shape {
   uint32_t dtype;
   uint32_t ndim;
-  const int64_t *dims;
+  const int64_t* dims;
 } tenon_shape;
 
 // Kinds of option and attribute values. (uint32_t fields)
@@ -89,10 +96,10 @@ enum { TENON_BOOL = 0, TENON_INT = 1, TENON_FLOAT = 2, TENON_STRING = 3, TENON_S
 typedef struct tenon_option_decl {
   uint32_t struct_size;
   uint32_t kind;
-  const char *name;
-  const char *doc;
-  const char *fallback;  // default value as text ("0.9", "true", ""); NULL: the option is required
-  const char *choices;   // strings only: allowed values separated by '|'; NULL: any
+  const char* name;
+  const char* doc;
+  const char* fallback;  // default value as text ("0.9", "true", ""); NULL: the option is required
+  const char* choices;   // strings only: allowed values separated by '|'; NULL: any
   double min, max;       // numbers only, inclusive; ignored where min > max
 } tenon_option_decl;
 TENON_SEAL(tenon_option_decl, max);
@@ -100,19 +107,19 @@ TENON_SEAL(tenon_option_decl, max);
 // One value: an option of a plugin (all of them, in the order of declaration) or an attribute of an
 // op (looked up by key). Sealed. Borrowed for the call.
 typedef struct tenon_option {
-  const char *key;
+  const char* key;
   uint32_t kind;
-  uint32_t count;            // STRINGS: length of list; else 0
-  int64_t i;                 // BOOL (0 or 1), INT
-  double f;                  // FLOAT; INT as a double too
-  const char *s;             // STRING; else NULL
-  const char *const *list;   // STRINGS; else NULL
+  uint32_t count;           // STRINGS: length of list; else 0
+  int64_t i;                // BOOL (0 or 1), INT
+  double f;                 // FLOAT; INT as a double too
+  const char* s;            // STRING; else NULL
+  const char* const* list;  // STRINGS; else NULL
 } tenon_option;
 
 // CPU: `native` is NULL, and the calling thread is the stream. CUDA: cudaStream_t. Sealed.
 typedef struct tenon_stream {
   DLDevice device;
-  void *native;
+  void* native;
 } tenon_stream;
 
 #ifdef __cplusplus

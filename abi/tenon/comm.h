@@ -47,9 +47,9 @@ typedef struct tenon_comm_config {
   int32_t world;
   uint32_t num_options;
   DLDevice device;
-  int64_t timeout_ns;                   // for opening and for every wait without its own; < 0: none
-  const tenon_option *options;          // all declared options, in order
-  const tenon_rendezvous *rendezvous;   // never NULL; borrowed until domain_close
+  int64_t timeout_ns;                  // for opening and for every wait without its own; < 0: none
+  const tenon_option* options;         // all declared options, in order
+  const tenon_rendezvous* rendezvous;  // never NULL; borrowed until domain_close
 } tenon_comm_config;
 TENON_SEAL(tenon_comm_config, rendezvous);
 
@@ -59,12 +59,12 @@ typedef struct tenon_comm_op {
   uint32_t kind;
   uint32_t reduce;
   uint32_t dtype;
-  const void *src;
-  void *dst;              // may equal src for all_reduce and broadcast; else must not overlap it
-  uint64_t count;         // see the kinds; 0 is legal
-  const uint64_t *counts; // reduce_scatter, all_gather: one per member (uneven, may be 0);
-                          // all_to_all: n sent to each member, then n received from each
-  int32_t peer;           // broadcast: root; send, recv: the other member; permute: shift
+  const void* src;
+  void* dst;               // may equal src for all_reduce and broadcast; else must not overlap it
+  uint64_t count;          // see the kinds; 0 is legal
+  const uint64_t* counts;  // reduce_scatter, all_gather: one per member (uneven, may be 0);
+                           // all_to_all: n sent to each member, then n received from each
+  int32_t peer;            // broadcast: root; send, recv: the other member; permute: shift
   uint32_t reserved;
 } tenon_comm_op;
 TENON_SEAL(tenon_comm_op, reserved);
@@ -73,37 +73,37 @@ typedef struct tenon_comm {
   uint32_t struct_size;
   uint32_t flags;
   // Collective over the world; blocks until every rank has come or timeout_ns is over. [any-thread]
-  tenon_code (*domain_open)(const tenon_comm_config *config, tenon_comm_domain **out, tenon_error *error);
+  tenon_code (*domain_open)(const tenon_comm_config* config, tenon_comm_domain** out, tenon_error* error);
   // Waits for nobody. Its groups and plans must have been released. NULL is a no-op. [any-thread]
-  void (*domain_close)(tenon_comm_domain *domain);
+  void (*domain_close)(tenon_comm_domain* domain);
   // Memory that peers may reach, aligned to 64 bytes, zeroed. src and dst need not lie in it, but what
   // does is faster. `alloc` may be collective: every rank calls it in the same order. [any-thread]
-  tenon_code (*alloc)(tenon_comm_domain *domain, uint64_t bytes, void **out, tenon_error *error);
-  void (*free)(tenon_comm_domain *domain, void *pointer);
+  tenon_code (*alloc)(tenon_comm_domain* domain, uint64_t bytes, void** out, tenon_error* error);
+  void (*free)(tenon_comm_domain* domain, void* pointer);
   // `members` are world ranks, this one among them, in the same order everywhere. Collective over the
   // members. Cheap. [any-thread]
-  tenon_code (*group_open)(tenon_comm_domain *domain, const int32_t *members, uint32_t num_members,
-                           tenon_comm_group **out, tenon_error *error);
-  void (*group_close)(tenon_comm_group *group);
+  tenon_code (*group_open)(tenon_comm_domain* domain, const int32_t* members, uint32_t num_members,
+                           tenon_comm_group** out, tenon_error* error);
+  void (*group_close)(tenon_comm_group* group);
   // Outside the step; may allocate. Members prepare matching operations in the same order.
   // TENON_E_UNSUPPORTED for a kind or dtype it cannot do. [any-thread]
-  tenon_code (*prepare)(tenon_comm_group *group, const tenon_comm_op *const *ops, uint32_t num_ops,
-                        tenon_comm_plan **out, tenon_error *error);
+  tenon_code (*prepare)(tenon_comm_group* group, const tenon_comm_op* const* ops, uint32_t num_ops,
+                        tenon_comm_plan** out, tenon_error* error);
   // Starts the plan after what is already on the stream. Allocates nothing and never blocks on peers.
   // Plans of one group start in the same order on every member. [rank-thread]
-  tenon_code (*start)(tenon_comm_plan *plan, const tenon_stream *stream, tenon_error *error);
+  tenon_code (*start)(tenon_comm_plan* plan, const tenon_stream* stream, tenon_error* error);
   // TENON_OK: done, that is, my result is ready AND no peer reads my source any more. TENON_PENDING,
   // or the error (sticky). [rank-thread]
-  tenon_code (*test)(tenon_comm_plan *plan, tenon_error *error);
+  tenon_code (*test)(tenon_comm_plan* plan, tenon_error* error);
   // Blocks the calling THREAD until done. timeout_ns < 0: that of the config. [rank-thread]
-  tenon_code (*wait_host)(tenon_comm_plan *plan, int64_t timeout_ns, tenon_error *error);
+  tenon_code (*wait_host)(tenon_comm_plan* plan, int64_t timeout_ns, tenon_error* error);
   // Orders the STREAM after the plan; the host does not wait. CPU: the same as wait_host. [rank-thread]
-  tenon_code (*wait_stream)(tenon_comm_plan *plan, const tenon_stream *stream, tenon_error *error);
+  tenon_code (*wait_stream)(tenon_comm_plan* plan, const tenon_stream* stream, tenon_error* error);
   // Ends all that is in flight in this domain with TENON_E_ABORTED, now and later. Never blocks; legal
   // at any time, from any thread. [thread-safe]
-  void (*abort)(tenon_comm_domain *domain);
+  void (*abort)(tenon_comm_domain* domain);
   // A plan in flight is waited for first, unless aborted. NULL is a no-op. [any-thread]
-  void (*release)(tenon_comm_plan *plan);
+  void (*release)(tenon_comm_plan* plan);
 } tenon_comm;
 TENON_SEAL(tenon_comm, release);
 

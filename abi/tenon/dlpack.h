@@ -29,12 +29,12 @@ typedef struct {
   uint16_t lanes;
 } DLDataType;
 typedef struct {
-  void *data;
+  void* data;
   DLDevice device;
   int32_t ndim;
   DLDataType dtype;
-  int64_t *shape;
-  int64_t *strides;
+  int64_t* shape;
+  int64_t* strides;
   uint64_t byte_offset;
 } DLTensor;
 #endif
@@ -50,8 +50,8 @@ typedef struct {
 } DLPackVersion;
 struct DLManagedTensorVersioned {
   DLPackVersion version;
-  void *manager_ctx;
-  void (*deleter)(struct DLManagedTensorVersioned *self);
+  void* manager_ctx;
+  void (*deleter)(struct DLManagedTensorVersioned* self);
   uint64_t flags;
   DLTensor dl_tensor;
 };

@@ -44,24 +44,24 @@ typedef struct tenon_options {
   uint32_t log_level;  // the most that is logged: TENON_LOG_ERROR (0) ... TENON_LOG_DEBUG
   // `source` is where the line comes from (a file, a plugin, a recipe), `line` is 0 if there is none. Both
   // texts are valid for the call. A plugin that serves several contexts logs to the first of them.
-  void (*log)(void *user, uint32_t level, const char *source, uint32_t line, const char *message);
-  void *log_user;
+  void (*log)(void* user, uint32_t level, const char* source, uint32_t line, const char* message);
+  void* log_user;
   // Folders of plugins, searched before `tenon` beside libtenon.so and the system's.
-  const char *const *plugin_directories;
+  const char* const* plugin_directories;
   uint32_t num_plugin_directories;
   int32_t threads;         // of each rank, its own included; 0: processors / ranks in this process
-  const char *helper;      // the program tenon-recipe; NULL: where it is installed with libtenon.so
-  const char *vocabulary;  // the folder that holds tenon/init.lua; NULL: likewise
+  const char* helper;      // the program tenon-recipe; NULL: where it is installed with libtenon.so
+  const char* vocabulary;  // the folder that holds tenon/init.lua; NULL: likewise
 } tenon_options;
 TENON_SEAL(tenon_options, vocabulary);
 
 // `options` may be NULL. Loads nothing yet: a missing helper shows when a recipe in Lua is opened.
 // [any-thread]
-TENON_API tenon_code tenon_open(const tenon_options *options, tenon_context **out, tenon_error *error);
+TENON_API tenon_code tenon_open(const tenon_options* options, tenon_context** out, tenon_error* error);
 // TENON_E_STATE while a run is open; then the context lives on. NULL is fine. [any-thread]
-TENON_API tenon_code tenon_close(tenon_context *context, tenon_error *error);
+TENON_API tenon_code tenon_close(tenon_context* context, tenon_error* error);
 // "0.1.0". Static. [thread-safe]
-TENON_API const char *tenon_version(void);
+TENON_API const char* tenon_version(void);
 
 // ---- a run ----------------------------------------------------------------------------------------
 
@@ -85,10 +85,10 @@ typedef struct tenon_run_options {
   int32_t rank;
   int32_t world;
   uint32_t port;
-  const char *host;       // numeric, or "localhost"; NULL: 127.0.0.1
-  const uint8_t *secret;  // 32 random bytes that all ranks know, and nobody else; needed if world > 1
-  const char *job;        // any text, the same on all ranks; NULL: "tenon"
-  const char *data_root;  // relative data paths start here; NULL: the recipe's folder
+  const char* host;       // numeric, or "localhost"; NULL: 127.0.0.1
+  const uint8_t* secret;  // 32 random bytes that all ranks know, and nobody else; needed if world > 1
+  const char* job;        // any text, the same on all ranks; NULL: "tenon"
+  const char* data_root;  // relative data paths start here; NULL: the recipe's folder
   int64_t timeout_ns;     // of every wait for another rank; 0: 120 s
 } tenon_run_options;
 TENON_SEAL(tenon_run_options, timeout_ns);
@@ -97,17 +97,17 @@ TENON_SEAL(tenon_run_options, timeout_ns);
 // loads its plugins, compiles and verifies its programs, allocates, and initialises the parameters.
 // `options` may be NULL. The recipe's sinks are checked but not used, its `save`, `eval` and `log` say
 // nothing here: the host's loop decides. [any-thread]
-TENON_API tenon_code tenon_run_open(tenon_context *context, const char *recipe, const char *const *overrides,
-                                    uint32_t num_overrides, const tenon_run_options *options, tenon_run **out,
-                                    tenon_error *error);
+TENON_API tenon_code tenon_run_open(tenon_context* context, const char* recipe, const char* const* overrides,
+                                    uint32_t num_overrides, const tenon_run_options* options, tenon_run** out,
+                                    tenon_error* error);
 // The same from the text of a resolved recipe (docs/reference/resolved-recipe.md), `size` bytes. Where
 // data_root is NULL, relative data paths start at the current folder. [any-thread]
-TENON_API tenon_code tenon_run_open_json(tenon_context *context, const char *text, uint64_t size,
-                                         const tenon_run_options *options, tenon_run **out,
-                                         tenon_error *error);
+TENON_API tenon_code tenon_run_open_json(tenon_context* context, const char* text, uint64_t size,
+                                         const tenon_run_options* options, tenon_run** out,
+                                         tenon_error* error);
 // TENON_E_STATE while a view is exported (the error names it); then the run lives on. NULL is fine.
 // [any-thread]
-TENON_API tenon_code tenon_run_close(tenon_run *run, tenon_error *error);
+TENON_API tenon_code tenon_run_close(tenon_run* run, tenon_error* error);
 
 typedef struct tenon_step_result {
   uint32_t struct_size;
@@ -126,7 +126,7 @@ TENON_SEAL(tenon_step_result, seconds);
 // names it), the run was opened without training, the loss is not finite (the step counts as not done,
 // the parameters may not be finite either: resume), or an earlier failure. After any other error the run
 // can only be read and closed. [any-thread]
-TENON_API tenon_code tenon_run_step(tenon_run *run, tenon_step_result *result, tenon_error *error);
+TENON_API tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error);
 
 typedef struct tenon_eval_result {
   uint32_t struct_size;
@@ -137,22 +137,22 @@ typedef struct tenon_eval_result {
 TENON_SEAL(tenon_eval_result, loss);
 
 // Mean loss over the recipe's eval.batches batches of the held-out data; changes nothing. [any-thread]
-TENON_API tenon_code tenon_run_eval(tenon_run *run, tenon_eval_result *result, tenon_error *error);
+TENON_API tenon_code tenon_run_eval(tenon_run* run, tenon_eval_result* result, tenon_error* error);
 
 // Writes the checkpoint step-<N> into `directory`, which is made if missing; all older checkpoints stay
 // sound if it fails. As many are kept as the recipe's save.keep says. [any-thread]
-TENON_API tenon_code tenon_run_save(tenon_run *run, const char *directory, tenon_error *error);
+TENON_API tenon_code tenon_run_save(tenon_run* run, const char* directory, tenon_error* error);
 // Loads the newest sound checkpoint of `directory`, whichever number of ranks saved it: parameters,
 // optimizer state, steps done, position in the data. TENON_E_STATE while a view is exported. If there is
 // none, or it is of another model or data, nothing has changed; if reading fails halfway, the run can
 // only resume or be closed. [any-thread]
-TENON_API tenon_code tenon_run_resume(tenon_run *run, const char *directory, tenon_error *error);
+TENON_API tenon_code tenon_run_resume(tenon_run* run, const char* directory, tenon_error* error);
 
 // Logits of the token that follows `tokens` (num_tokens of them, at most the recipe's context). `*count` is
 // the capacity of `out` going in and the number of logits coming out; `out` NULL only asks for that number.
 // TENON_E_ARGUMENT if they do not fit, or a token is none of the model's. [any-thread]
-TENON_API tenon_code tenon_run_logits(tenon_run *run, const int32_t *tokens, uint64_t num_tokens, double *out,
-                                      uint64_t *count, tenon_error *error);
+TENON_API tenon_code tenon_run_logits(tenon_run* run, const int32_t* tokens, uint64_t num_tokens, double* out,
+                                      uint64_t* count, tenon_error* error);
 
 typedef struct tenon_info {
   uint32_t struct_size;
@@ -171,17 +171,17 @@ typedef struct tenon_info {
 TENON_SEAL(tenon_info, planned_bytes);
 
 // [any-thread]
-TENON_API tenon_code tenon_run_info(const tenon_run *run, tenon_info *info, tenon_error *error);
+TENON_API tenon_code tenon_run_info(const tenon_run* run, tenon_info* info, tenon_error* error);
 // Name of tensor i: "wte.weight", "wte.weight/optimizer/adamw.exp_avg". Parameters come first. Owned by the
 // run. NULL if there is no such tensor. [any-thread]
-TENON_API const char *tenon_run_tensor_name(const tenon_run *run, uint64_t index);
+TENON_API const char* tenon_run_tensor_name(const tenon_run* run, uint64_t index);
 // A view of a parameter or of optimizer state, in place: no copy, read-only, dense and row-major, flags
 // DLPACK_FLAG_BITMASK_READ_ONLY. The caller ends it with out->deleter(out), on any thread, at any time.
 // While it lives, steps, resuming and closing are refused; evaluating, saving, logits and further views
 // are not. TENON_E_ARGUMENT: no tensor has that name. TENON_E_UNSUPPORTED: this rank holds a part of it
 // only. With virtual ranks, rank 0's. [any-thread]
-TENON_API tenon_code tenon_run_export(tenon_run *run, const char *name, DLManagedTensorVersioned **out,
-                                      tenon_error *error);
+TENON_API tenon_code tenon_run_export(tenon_run* run, const char* name, DLManagedTensorVersioned** out,
+                                      tenon_error* error);
 
 #ifdef __cplusplus
 }

@@ -14,16 +14,16 @@ extern "C" {
 #define TENON_FRONTEND "tenon.frontend/1"
 
 typedef struct tenon_override {  // key=value from the command line. Sealed.
-  const char *key;
-  const char *value;
+  const char* key;
+  const char* value;
 } tenon_override;
 
 typedef struct tenon_frontend_config {
   uint32_t struct_size;
   uint32_t num_overrides;
-  const char *path;          // of the recipe
-  const char *library;       // folder of the vocabulary (scripts/): require "tenon" reads it
-  const tenon_override *overrides;
+  const char* path;     // of the recipe
+  const char* library;  // folder of the vocabulary (scripts/): require "tenon" reads it
+  const tenon_override* overrides;
 } tenon_frontend_config;
 TENON_SEAL(tenon_frontend_config, overrides);
 
@@ -36,9 +36,9 @@ typedef struct tenon_frontend {
   // and on a mistake in the recipe once with
   //   {"error": {"code": "R002", "file", "line", "column", "message", "hint", "source"}}.
   // Returns an error only when it could not work at all. [any-thread]
-  tenon_code (*evaluate)(const tenon_frontend_config *config,
-                         void (*emit)(void *arg, const char *json, uint64_t size), void *arg,
-                         tenon_error *error);
+  tenon_code (*evaluate)(const tenon_frontend_config* config,
+                         void (*emit)(void* arg, const char* json, uint64_t size), void* arg,
+                         tenon_error* error);
 } tenon_frontend;
 TENON_SEAL(tenon_frontend, evaluate);
 

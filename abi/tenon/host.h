@@ -15,13 +15,12 @@ typedef struct tenon_host tenon_host;
 struct tenon_host {
   uint32_t struct_size;
   uint32_t abi_minor;
-  void *ctx;
+  void* ctx;
   // A further table by id, or NULL. [thread-safe] The table lives as long as the host.
-  const void *(*get_interface)(const tenon_host *host, const char *id);
+  const void* (*get_interface)(const tenon_host* host, const char* id);
   // Not variadic, so that any language can call it. [thread-safe]
-  int32_t (*log_enabled)(const tenon_host *host, uint32_t level);
-  void (*log)(const tenon_host *host, uint32_t level, const char *file, uint32_t line,
-              const char *message);
+  int32_t (*log_enabled)(const tenon_host* host, uint32_t level);
+  void (*log)(const tenon_host* host, uint32_t level, const char* file, uint32_t line, const char* message);
 };
 TENON_SEAL(tenon_host, log);
 
@@ -32,15 +31,15 @@ typedef struct tenon_parallel tenon_parallel;
 struct tenon_parallel {
   uint32_t struct_size;
   uint32_t reserved;
-  void *ctx;
+  void* ctx;
   // Calls fn(arg, part) once for each part in [0, parts) and returns when all are done. Which thread
   // runs which part is not determined: results must not depend on it. fn must not fail or throw.
   // [rank-thread] The pool is that of the calling rank.
-  void (*parallel_for)(const tenon_parallel *self, int64_t parts, void (*fn)(void *arg, int64_t part),
-                       void *arg);
+  void (*parallel_for)(const tenon_parallel* self, int64_t parts, void (*fn)(void* arg, int64_t part),
+                       void* arg);
   // Threads that parallel_for uses from this thread (1 or more). For cutting work only where the
   // result does not depend on the cut. [thread-safe]
-  int32_t (*num_threads)(const tenon_parallel *self);
+  int32_t (*num_threads)(const tenon_parallel* self);
 };
 TENON_SEAL(tenon_parallel, num_threads);
 
@@ -50,10 +49,10 @@ typedef struct tenon_memory tenon_memory;
 struct tenon_memory {
   uint32_t struct_size;
   uint32_t reserved;
-  void *ctx;
+  void* ctx;
   // NULL when there is none. [thread-safe]
-  void *(*alloc)(const tenon_memory *self, uint64_t bytes);
-  void (*free)(const tenon_memory *self, void *pointer);
+  void* (*alloc)(const tenon_memory* self, uint64_t bytes);
+  void (*free)(const tenon_memory* self, void* pointer);
 };
 TENON_SEAL(tenon_memory, free);
 
@@ -64,14 +63,14 @@ typedef struct tenon_rendezvous tenon_rendezvous;
 struct tenon_rendezvous {
   uint32_t struct_size;
   uint32_t reserved;
-  void *ctx;
-  tenon_code (*set)(const tenon_rendezvous *self, const char *key, const void *value, uint64_t size,
-                    tenon_error *error);
+  void* ctx;
+  tenon_code (*set)(const tenon_rendezvous* self, const char* key, const void* value, uint64_t size,
+                    tenon_error* error);
   // Waits until the key is set. `*size` is the capacity of `value` going in and the size of the
   // value coming out; TENON_E_ARGUMENT when it does not fit. TENON_E_TIMEOUT after timeout_ns
   // (< 0: no limit).
-  tenon_code (*get)(const tenon_rendezvous *self, const char *key, void *value, uint64_t *size,
-                    int64_t timeout_ns, tenon_error *error);
+  tenon_code (*get)(const tenon_rendezvous* self, const char* key, void* value, uint64_t* size,
+                    int64_t timeout_ns, tenon_error* error);
 };
 TENON_SEAL(tenon_rendezvous, get);
 

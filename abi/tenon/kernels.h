@@ -27,10 +27,10 @@ enum {
 typedef struct tenon_kernel_desc {
   uint32_t struct_size;
   uint32_t flags;
-  const char *kind;
-  const tenon_shape *inputs;
-  const tenon_shape *outputs;
-  const tenon_option *attrs;
+  const char* kind;
+  const tenon_shape* inputs;
+  const tenon_shape* outputs;
+  const tenon_option* attrs;
   uint32_t num_inputs;
   uint32_t num_outputs;
   uint32_t num_attrs;
@@ -51,40 +51,40 @@ typedef struct tenon_kernels {
   uint32_t struct_size;
   uint32_t device_type;  // DLDeviceType
   // Opens a device. CPU: id 0. [any-thread]
-  tenon_code (*open)(int32_t device_id, const tenon_option *options, uint32_t num_options,
-                     tenon_device **out, tenon_error *error);
-  void (*close)(tenon_device *device);
+  tenon_code (*open)(int32_t device_id, const tenon_option* options, uint32_t num_options, tenon_device** out,
+                     tenon_error* error);
+  void (*close)(tenon_device* device);
   // Pure: needs no device, so that a laptop can plan for a cluster; `profile` names a device model or
   // is NULL for this machine. An upper bound that prepare() must keep. TENON_E_UNSUPPORTED names what
   // it cannot do. [thread-safe]
-  tenon_code (*describe)(const tenon_kernel_desc *desc, const char *profile, tenon_kernel_info *info,
-                         tenon_error *error);
+  tenon_code (*describe)(const tenon_kernel_desc* desc, const char* profile, tenon_kernel_info* info,
+                         tenon_error* error);
   // [any-thread]
-  tenon_code (*prepare)(tenon_device *device, const tenon_kernel_desc *desc, tenon_kernel **out,
-                        tenon_error *error);
-  void (*release)(tenon_kernel *kernel);
+  tenon_code (*prepare)(tenon_device* device, const tenon_kernel_desc* desc, tenon_kernel** out,
+                        tenon_error* error);
+  void (*release)(tenon_kernel* kernel);
   // `pointers`: inputs, outputs, then the workspace (NULL when none was asked for). Enqueues the work
   // and returns; CPU: returns when done. Allocates nothing. [rank-thread]
-  tenon_code (*enqueue)(tenon_kernel *kernel, const tenon_stream *stream, void *const *pointers,
-                        tenon_error *error);
+  tenon_code (*enqueue)(tenon_kernel* kernel, const tenon_stream* stream, void* const* pointers,
+                        tenon_error* error);
   // Device memory, aligned to 64 bytes, zeroed. [any-thread]
-  tenon_code (*alloc)(tenon_device *device, uint64_t bytes, void **out, tenon_error *error);
-  void (*free)(tenon_device *device, void *pointer);
+  tenon_code (*alloc)(tenon_device* device, uint64_t bytes, void** out, tenon_error* error);
+  void (*free)(tenon_device* device, void* pointer);
   // Between host and device memory, ordered on the stream; host memory stays valid until then. [rank-thread]
-  tenon_code (*copy)(tenon_device *device, void *dst, const void *src, uint64_t bytes,
-                     const tenon_stream *stream, tenon_error *error);
+  tenon_code (*copy)(tenon_device* device, void* dst, const void* src, uint64_t bytes,
+                     const tenon_stream* stream, tenon_error* error);
   // Streams and events. CPU: NULL slots, for the calling thread is the stream.
-  tenon_code (*stream_create)(tenon_device *device, tenon_stream *out, tenon_error *error);
-  void (*stream_destroy)(tenon_device *device, tenon_stream *stream);
-  tenon_code (*event_create)(tenon_device *device, tenon_event **out, tenon_error *error);
-  void (*event_destroy)(tenon_device *device, tenon_event *event);
-  tenon_code (*event_record)(tenon_event *event, const tenon_stream *stream, tenon_error *error);
+  tenon_code (*stream_create)(tenon_device* device, tenon_stream* out, tenon_error* error);
+  void (*stream_destroy)(tenon_device* device, tenon_stream* stream);
+  tenon_code (*event_create)(tenon_device* device, tenon_event** out, tenon_error* error);
+  void (*event_destroy)(tenon_device* device, tenon_event* event);
+  tenon_code (*event_record)(tenon_event* event, const tenon_stream* stream, tenon_error* error);
   // Orders the STREAM after the event; the host does not wait. [rank-thread]
-  tenon_code (*event_wait_stream)(tenon_event *event, const tenon_stream *stream, tenon_error *error);
+  tenon_code (*event_wait_stream)(tenon_event* event, const tenon_stream* stream, tenon_error* error);
   // Blocks the calling THREAD until the event has happened. [rank-thread]
-  tenon_code (*event_wait_host)(tenon_event *event, tenon_error *error);
+  tenon_code (*event_wait_host)(tenon_event* event, tenon_error* error);
   // TENON_OK or TENON_PENDING. [thread-safe]
-  tenon_code (*event_query)(tenon_event *event, tenon_error *error);
+  tenon_code (*event_query)(tenon_event* event, tenon_error* error);
 } tenon_kernels;
 TENON_SEAL(tenon_kernels, event_query);
 

@@ -18,7 +18,7 @@ typedef struct tenon_optimizer_state tenon_optimizer_state;  // options, parsed
 enum { TENON_GRANULE_ELEMENT = 0, TENON_GRANULE_ROW = 1, TENON_GRANULE_TENSOR = 2 };
 
 typedef struct tenon_slot_decl {  // one tensor of state per parameter. Sealed.
-  const char *name;               // "exp_avg": saved as <param>/<plugin>.<name>
+  const char* name;               // "exp_avg": saved as <param>/<plugin>.<name>
   uint32_t dtype;                 // TENON_F32 ...; 0xffffffff: that of the parameter
   uint32_t reserved;              // zero-filled when training starts
 } tenon_slot_decl;
@@ -27,9 +27,9 @@ typedef struct tenon_slot_decl {  // one tensor of state per parameter. Sealed.
 typedef struct tenon_optimizer_info {
   uint32_t struct_size;
   uint32_t num_slots;
-  const tenon_slot_decl *slots;  // owned by the plugin, lives as long as the state
+  const tenon_slot_decl* slots;  // owned by the plugin, lives as long as the state
   uint32_t granule;
-  uint32_t num_stats;            // per parameter: sums over its elements that the core reduces; 0: none
+  uint32_t num_stats;  // per parameter: sums over its elements that the core reduces; 0: none
 } tenon_optimizer_info;
 TENON_SEAL(tenon_optimizer_info, num_stats);
 
@@ -43,31 +43,31 @@ typedef struct tenon_step_scalars {
 // One contiguous piece of one parameter. Pointers are to `count` elements.
 typedef struct tenon_update {
   uint32_t struct_size;
-  uint32_t dtype;       // of param and grad
+  uint32_t dtype;  // of param and grad
   uint64_t count;
-  uint64_t rows;        // leading dimension of the piece (granule ROW and up), else 1
-  void *param;          // in, out
-  const void *grad;
-  void *const *slots;   // in, out; num_slots of them
-  double *stats;        // in: reduced sums; num_stats of them, or NULL
+  uint64_t rows;  // leading dimension of the piece (granule ROW and up), else 1
+  void* param;    // in, out
+  const void* grad;
+  void* const* slots;  // in, out; num_slots of them
+  double* stats;       // in: reduced sums; num_stats of them, or NULL
 } tenon_update;
 TENON_SEAL(tenon_update, stats);
 
 typedef struct tenon_optimizer {
   uint32_t struct_size;
   uint32_t device_type;  // DLDeviceType it can work on
-  tenon_code (*open)(const tenon_option *options, uint32_t num_options, tenon_optimizer_state **out,
-                     tenon_error *error);
-  void (*close)(tenon_optimizer_state *state);
+  tenon_code (*open)(const tenon_option* options, uint32_t num_options, tenon_optimizer_state** out,
+                     tenon_error* error);
+  void (*close)(tenon_optimizer_state* state);
   // Pure. [thread-safe]
-  tenon_code (*describe)(const tenon_optimizer_state *state, tenon_optimizer_info *info, tenon_error *error);
+  tenon_code (*describe)(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error* error);
   // Optional: writes the num_stats partial sums of each piece into its `stats`. [rank-thread]
-  tenon_code (*stats)(tenon_optimizer_state *state, const tenon_stream *stream, tenon_update *const *updates,
-                      uint32_t num_updates, const tenon_step_scalars *scalars, tenon_error *error);
+  tenon_code (*stats)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
+                      uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
   // Updates all pieces in one pass. Each element's result depends on that element alone (and stats),
   // never on how pieces are cut or on the number of threads. Allocates nothing. [rank-thread]
-  tenon_code (*step)(tenon_optimizer_state *state, const tenon_stream *stream, tenon_update *const *updates,
-                     uint32_t num_updates, const tenon_step_scalars *scalars, tenon_error *error);
+  tenon_code (*step)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
+                     uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
 } tenon_optimizer;
 TENON_SEAL(tenon_optimizer, step);
 

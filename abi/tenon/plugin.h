@@ -17,17 +17,17 @@ typedef struct tenon_plugin {
   uint32_t abi_major;
   uint32_t abi_minor_built;     // the header it was compiled with: information
   uint32_t abi_minor_required;  // the oldest host it accepts: this decides (while 0.x: equality)
-  const char *id;               // "<kind>/<name>": "optimizer/adamw"; equals its file's name
-  const char *version;
-  const char *doc;              // one line: what it does
+  const char* id;               // "<kind>/<name>": "optimizer/adamw"; equals its file's name
+  const char* version;
+  const char* doc;  // one line: what it does
   // Options of this plugin, declared once.
-  const tenon_option_decl *const *options;
+  const tenon_option_decl* const* options;
   uint64_t num_options;
   // [init-thread] Fast: no devices, threads, files or network. May be called again after deinit.
-  tenon_code (*init)(const tenon_host *host, tenon_error *error);
+  tenon_code (*init)(const tenon_host* host, tenon_error* error);
   void (*deinit)(void);
   // [thread-safe] The table for an id such as TENON_COMM, or NULL. Lives as long as the library.
-  const void *(*get_interface)(const char *id);
+  const void* (*get_interface)(const char* id);
 } tenon_plugin;
 TENON_SEAL(tenon_plugin, get_interface);
 

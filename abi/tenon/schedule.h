@@ -23,15 +23,15 @@ typedef struct tenon_row {  // Sealed.
   uint32_t kind;
   int32_t stage;
   int32_t microbatch;
-  int32_t overlap;          // rows of one rank with equal ids > 0 run interleaved; 0: alone
+  int32_t overlap;  // rows of one rank with equal ids > 0 run interleaved; 0: alone
 } tenon_row;
 
 typedef struct tenon_schedule_config {
   uint32_t struct_size;
-  int32_t ranks;            // pipeline ranks
-  int32_t stages;           // >= ranks, a multiple of it
+  int32_t ranks;   // pipeline ranks
+  int32_t stages;  // >= ranks, a multiple of it
   int32_t microbatches;
-  const tenon_option *options;
+  const tenon_option* options;
   uint32_t num_options;
   uint32_t reserved;
 } tenon_schedule_config;
@@ -41,11 +41,11 @@ typedef struct tenon_schedule {
   uint32_t struct_size;
   uint32_t reserved;
   // The pipeline rank that holds a stage. [thread-safe]
-  int32_t (*owner)(const tenon_schedule_config *config, int32_t stage);
+  int32_t (*owner)(const tenon_schedule_config* config, int32_t stage);
   // Calls emit(arg, rank, row) for the rows of each rank in their order. [thread-safe]
-  tenon_code (*rows)(const tenon_schedule_config *config,
-                     void (*emit)(void *arg, int32_t rank, const tenon_row *row), void *arg,
-                     tenon_error *error);
+  tenon_code (*rows)(const tenon_schedule_config* config,
+                     void (*emit)(void* arg, int32_t rank, const tenon_row* row), void* arg,
+                     tenon_error* error);
 } tenon_schedule;
 TENON_SEAL(tenon_schedule, rows);
 

@@ -25,7 +25,7 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -71,15 +71,15 @@ tenon_error empty_abi_error();
 // TENON_TRY(auto x, f()): declares x from the value, or returns the error.
 #define TENON_TRY(declaration, expression) \
   TENON_TRY_INNER(declaration, expression, TENON_CONCAT(tenon_result_, __LINE__))
-#define TENON_TRY_INNER(declaration, expression, name)     \
-  auto name = (expression);                                \
-  if (!name.ok()) return std::move(name).error();          \
+#define TENON_TRY_INNER(declaration, expression, name) \
+  auto name = (expression);                            \
+  if (!name.ok()) return std::move(name).error();      \
   declaration = std::move(name).value()
 // TENON_CHECK(f()): returns the error of a call without a value.
-#define TENON_CHECK(expression)                                                  \
-  do {                                                                           \
-    auto tenon_status = (expression);                                            \
-    if (!tenon_status.ok()) return std::move(tenon_status).error();              \
+#define TENON_CHECK(expression)                                     \
+  do {                                                              \
+    auto tenon_status = (expression);                               \
+    if (!tenon_status.ok()) return std::move(tenon_status).error(); \
   } while (false)
 
 }  // namespace tenon

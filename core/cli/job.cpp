@@ -36,7 +36,9 @@ Result<std::string> next_folder(const std::string& name) {
     const fs::path folder = parent / fmt::format("{:03}", number);
     std::error_code error;
     fs::create_directories(parent, error);
-    if (error) return Error{"E011", "cannot make " + parent.string() + ": " + error.message(), "", "use --run-dir", TENON_E_IO};
+    if (error)
+      return Error{"E011", "cannot make " + parent.string() + ": " + error.message(), "", "use --run-dir",
+                   TENON_E_IO};
     if (fs::create_directory(folder, error)) return folder.string();
   }
   return Error{"E011", "no free run number under " + parent.string(), "", "use --run-dir", TENON_E_IO};
@@ -46,7 +48,9 @@ Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
-  if (!in) return Error{"R021", "cannot read " + path, "", "name the folder of a run: runs/<name>/<number>", TENON_E_IO};
+  if (!in)
+    return Error{"R021", "cannot read " + path, "", "name the folder of a run: runs/<name>/<number>",
+                 TENON_E_IO};
   return text.str();
 }
 
@@ -77,14 +81,16 @@ Status create_run(Job& job, const std::string& wanted) {
     TENON_TRY(job.directory, next_folder(job.recipe.name));
   } else {
     if (fs::exists(fs::path(wanted) / "run.json", error)) {
-      return Error{"R020", wanted + " holds a run already", "", "tenon resume " + wanted + ", or another --run-dir", TENON_E_ARGUMENT};
+      return Error{"R020", wanted + " holds a run already", "",
+                   "tenon resume " + wanted + ", or another --run-dir", TENON_E_ARGUMENT};
     }
     fs::create_directories(wanted, error);
     if (error) return Error{"E011", "cannot make " + wanted + ": " + error.message(), "", "", TENON_E_IO};
     job.directory = wanted;
   }
   job.run_id = random_id();
-  Json run{{"tenon", 1}, {"run_id", job.run_id}, {"root", job.root}, {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
+  Json run{{"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
+           {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
   std::ofstream out(fs::path(job.directory) / "run.json");
   out << run.dump(1) << '\n';
   if (!out) return Error{"E011", "cannot write " + job.directory + "/run.json", "", "", TENON_E_IO};

@@ -12,10 +12,10 @@
 namespace tenon::cli {
 
 struct Job {
-  std::string directory;   // of the run; empty: none (check, plan)
+  std::string directory;  // of the run; empty: none (check, plan)
   std::string run_id;
-  std::string root;        // relative data paths start here
-  int ranks = 0;           // that it was started with; 0: not known
+  std::string root;  // relative data paths start here
+  int ranks = 0;     // that it was started with; 0: not known
   ResolvedRecipe resolved;
   Recipe recipe;
 

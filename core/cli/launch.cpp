@@ -36,8 +36,8 @@ int threads_per_rank(const LaunchOptions& options) {
   return std::max(1, cores / std::max(1, options.ranks));
 }
 
-Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, SessionOptions session_options, bool resume,
-                         LoopObserver* observer) {
+Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, SessionOptions session_options,
+                         bool resume, LoopObserver* observer) {
   session_options.root = job.root;
   TENON_TRY(const auto session, Session::open(job.recipe, plugins, session_options));
   LoopOptions loop;
@@ -64,7 +64,8 @@ Result<LoopEnd> first_cause(std::vector<std::optional<Result<LoopEnd>>>& ends) {
   return std::move(*ends[0]);
 }
 
-Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const LaunchOptions& options, Progress& progress) {
+Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const LaunchOptions& options,
+                            Progress& progress) {
   run::MemoryRendezvous rendezvous;
   std::vector<std::optional<Result<LoopEnd>>> ends(static_cast<size_t>(options.ranks));
   const auto rank_main = [&](int rank) {
@@ -99,13 +100,15 @@ struct Pipe {
 
 Result<Pipe> make_pipe() {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return Error{"E011", fmt::format("pipe: {}", std::strerror(errno)), "", "", TENON_E_IO};
+  if (pipe2(fds, O_CLOEXEC) != 0)
+    return Error{"E011", fmt::format("pipe: {}", std::strerror(errno)), "", "", TENON_E_IO};
   return Pipe{fds[0], fds[1]};
 }
 
 class Launcher {
  public:
-  Launcher(const Places& places, const Job& job, const LaunchOptions& options) : places_(places), job_(job), options_(options) {}
+  Launcher(const Places& places, const Job& job, const LaunchOptions& options)
+      : places_(places), job_(job), options_(options) {}
 
   ~Launcher() {
     for (Worker& worker : workers_) {
@@ -129,13 +132,19 @@ class Launcher {
   Status start(int rank) {
     TENON_TRY(const Pipe secret, make_pipe());
     TENON_TRY(const Pipe report, make_pipe());
-    const bool sent = write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
+    const bool sent =
+        write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
     close(secret.write);
     constexpr int kSecretFd = 3, kReportFd = 4;
-    std::vector<std::string> args{places_.command, "worker", "--run-dir", job_.directory, "--rank", std::to_string(rank),
-                                  "--world", std::to_string(options_.ranks), "--port", std::to_string(server_->port()),
-                                  "--secret-fd", std::to_string(kSecretFd), "--report-fd", std::to_string(kReportFd),
-                                  "--threads", std::to_string(threads_per_rank(options_)), "--style", style_name(options_.style)};
+    std::vector<std::string> args{places_.command, "worker",
+                                  "--run-dir",     job_.directory,
+                                  "--rank",        std::to_string(rank),
+                                  "--world",       std::to_string(options_.ranks),
+                                  "--port",        std::to_string(server_->port()),
+                                  "--secret-fd",   std::to_string(kSecretFd),
+                                  "--report-fd",   std::to_string(kReportFd),
+                                  "--threads",     std::to_string(threads_per_rank(options_)),
+                                  "--style",       style_name(options_.style)};
     if (options_.resume) args.emplace_back("--resume");
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -152,11 +161,15 @@ class Launcher {
     Worker worker;
     worker.rank = rank;
     worker.report = report.read;
-    const int failed = sent ? posix_spawn(&worker.pid, places_.command.c_str(), &actions, nullptr, argv.data(), environ) : EIO;
+    const int failed =
+        sent ? posix_spawn(&worker.pid, places_.command.c_str(), &actions, nullptr, argv.data(), environ)
+             : EIO;
     posix_spawn_file_actions_destroy(&actions);
     close(secret.read);
     close(report.write);
-    if (failed != 0) return Error{"E011", fmt::format("cannot start worker {}: {}", rank, std::strerror(failed)), "", "", TENON_E_IO};
+    if (failed != 0)
+      return Error{"E011", fmt::format("cannot start worker {}: {}", rank, std::strerror(failed)), "", "",
+                   TENON_E_IO};
     workers_.push_back(worker);
     return {};
   }
@@ -181,7 +194,8 @@ class Launcher {
       if (std::chrono::steady_clock::now() > deadline) signal_all(SIGKILL);
     }
     if (cause) return *better_cause(*cause);
-    const bool stopped = std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return stopped_well(*w.status); });
+    const bool stopped = std::any_of(workers_.begin(), workers_.end(),
+                                     [](const Worker& w) { return stopped_well(*w.status); });
     return stopped ? LoopEnd::stopped : LoopEnd::finished;
   }
 
@@ -191,7 +205,8 @@ class Launcher {
       if (*worker.status == 0 || stopped_well(*worker.status)) continue;
       if (worker.ended_by_us) continue;
       Error error = worker.rank == culprit_ ? first : error_of(worker);
-      const bool hearsay = error.kind == TENON_E_PEER || error.kind == TENON_E_ABORTED || error.kind == TENON_E_TIMEOUT;
+      const bool hearsay =
+          error.kind == TENON_E_PEER || error.kind == TENON_E_ABORTED || error.kind == TENON_E_TIMEOUT;
       if (!hearsay) return error;
     }
     return first;
@@ -200,7 +215,8 @@ class Launcher {
   static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
 
   size_t running() const {
-    return static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.status; }));
+    return static_cast<size_t>(
+        std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.status; }));
   }
 
   bool reap(Worker& worker) {
@@ -224,19 +240,24 @@ class Launcher {
     const std::string fix = fmt::format("tenon resume {}", job_.directory);
     if (WIFSIGNALED(*worker.status)) {
       const int signal = WTERMSIG(*worker.status);
-      return Error{"W002", fmt::format("rank {} (process {}) was killed by signal {} ({})", worker.rank, worker.pid, signal, strsignal(signal)),
+      return Error{"W002",
+                   fmt::format("rank {} (process {}) was killed by signal {} ({})", worker.rank, worker.pid,
+                               signal, strsignal(signal)),
                    "", fix, TENON_E_UNKNOWN};
     }
     std::string text;
     char buffer[4096];
-    for (ssize_t n; worker.report >= 0 && (n = read(worker.report, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    for (ssize_t n; worker.report >= 0 && (n = read(worker.report, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(n));
     const Json report = Json::parse(text, nullptr, false);
     if (!report.is_object()) {
-      return Error{"W002", fmt::format("rank {} (process {}) ended with code {} and said nothing", worker.rank, worker.pid, WEXITSTATUS(*worker.status)),
+      return Error{"W002",
+                   fmt::format("rank {} (process {}) ended with code {} and said nothing", worker.rank,
+                               worker.pid, WEXITSTATUS(*worker.status)),
                    "", fix, TENON_E_UNKNOWN};
     }
-    return Error{report.value("code", ""), fmt::format("rank {}: {}", worker.rank, report.value("cause", "")), report.value("place", ""),
-                 report.value("fix", ""), report.value("kind", TENON_E_UNKNOWN)};
+    return Error{report.value("code", ""), fmt::format("rank {}: {}", worker.rank, report.value("cause", "")),
+                 report.value("place", ""), report.value("fix", ""), report.value("kind", TENON_E_UNKNOWN)};
   }
 
   const Places& places_;
@@ -249,7 +270,12 @@ class Launcher {
 };
 
 void report(int fd, const Error& error) {
-  const std::string text = Json{{"code", error.code}, {"cause", error.cause}, {"place", error.place}, {"fix", error.fix}, {"kind", error.kind}}.dump();
+  const std::string text = Json{
+      {"code", error.code},
+      {"cause", error.cause},
+      {"place", error.place},
+      {"fix", error.fix},
+      {"kind", error.kind}}.dump();
   [[maybe_unused]] const ssize_t n = write(fd, text.data(), text.size());
 }
 
@@ -263,12 +289,15 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
   client.rank = static_cast<uint32_t>(options.rank);
   client.secret.resize(32);
   if (read(options.secret_fd, client.secret.data(), client.secret.size()) != 32) {
-    return Error{"W003", "the launcher sent no secret", "", "workers are started by tenon train", TENON_E_ARGUMENT};
+    return Error{"W003", "the launcher sent no secret", "", "workers are started by tenon train",
+                 TENON_E_ARGUMENT};
   }
   TENON_TRY(const auto rendezvous, run::TcpClient::connect(client));
   std::unique_ptr<Progress> progress;
   if (options.rank == 0) {
-    const auto style = options.style == "json" ? Progress::Style::json : options.style == "live" ? Progress::Style::live : Progress::Style::plain;
+    const auto style = options.style == "json"   ? Progress::Style::json
+                       : options.style == "live" ? Progress::Style::live
+                                                 : Progress::Style::plain;
     TENON_TRY(progress, Progress::create(plugins, options.directory, style));
   }
   SessionOptions session;
@@ -317,7 +346,8 @@ int exit_code_of(const Error& error) {
   }
 }
 
-Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job, const LaunchOptions& options) {
+Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job,
+                       const LaunchOptions& options) {
   TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
   const bool threads = options.ranks == 1 || (plugins.comm.table->flags & TENON_COMM_IN_PROCESS) != 0;
   if (!threads) return Launcher(places, job, options).run();

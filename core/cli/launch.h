@@ -13,11 +13,12 @@ struct LaunchOptions {
   int ranks = 1;
   bool resume = false;
   Progress::Style style = Progress::Style::plain;
-  int threads = 0;         // per rank; 0: cores / ranks
+  int threads = 0;  // per rank; 0: cores / ranks
 };
 
 // Runs the job to its end. Errors: of the first rank that failed; W002 when a worker died.
-Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job, const LaunchOptions& options);
+Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job,
+                       const LaunchOptions& options);
 
 // What a worker process is told on its command line; the secret comes through a file descriptor.
 struct WorkerOptions {

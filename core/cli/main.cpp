@@ -76,14 +76,16 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   TENON_TRY(Job job, evaluate_job(places, registry, arguments));
   job.ranks = ranks_for(arguments, job.recipe);
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
-  TENON_TRY(const Compiled proved, compile_for(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
+  TENON_TRY(const Compiled proved,
+            compile_for(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
   LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads};
   auto end = launch(places, registry, job, options);
   if (!end.ok()) {
-    if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment) discard_unstarted(job);
+    if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
+      discard_unstarted(job);
     return std::move(end).error();
   }
   return finish_run(arguments, job, *end);
@@ -112,7 +114,8 @@ Result<std::unique_ptr<Opened>> open_trained(PluginRegistry& registry, const Arg
   TENON_TRY(out->plugins, plugins_of(registry, out->job));
   SessionOptions options;
   options.root = out->job.root;
-  options.threads = arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency());
+  options.threads =
+      arguments.threads > 0 ? arguments.threads : static_cast<int>(std::thread::hardware_concurrency());
   options.training = false;
   TENON_TRY(out->session, Session::open(out->job.recipe, out->plugins, options));
   checkpoint::PosixStorage storage;
@@ -125,9 +128,12 @@ Result<int> evaluate(const Places& places, const Arguments& arguments) {
   TENON_TRY(const auto opened, open_trained(registry, arguments));
   TENON_TRY(const EvalResult eval, opened->session->evaluate());
   if (arguments.json) {
-    std::cout << Json{{"step", opened->session->steps_done()}, {"loss", eval.loss}, {"tokens", eval.tokens}}.dump() << '\n';
+    std::cout
+        << Json{{"step", opened->session->steps_done()}, {"loss", eval.loss}, {"tokens", eval.tokens}}.dump()
+        << '\n';
   } else {
-    std::cout << fmt::format("step {}  validation loss {:.4f} nats/token over {} tokens\n", opened->session->steps_done(), eval.loss, eval.tokens);
+    std::cout << fmt::format("step {}  validation loss {:.4f} nats/token over {} tokens\n",
+                             opened->session->steps_done(), eval.loss, eval.tokens);
   }
   return 0;
 }
@@ -136,8 +142,10 @@ Result<int> sample_text(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const auto opened, open_trained(registry, arguments));
   TENON_TRY(const std::string text, sample(*opened->session, arguments.sample));
-  if (arguments.json) std::cout << Json{{"text", text}}.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  else std::cout << text << '\n';
+  if (arguments.json)
+    std::cout << Json{{"text", text}}.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  else
+    std::cout << text << '\n';
   return 0;
 }
 
@@ -147,11 +155,13 @@ struct Planned {
   Compiled compiled;
 };
 
-Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry, const Arguments& arguments) {
+Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
+                                             const Arguments& arguments) {
   auto out = std::make_unique<Planned>();
   TENON_TRY(out->job, evaluate_job(places, registry, arguments));
   TENON_TRY(out->plugins, plugins_of(registry, out->job));
-  TENON_TRY(out->compiled, compile_for(out->job, out->plugins, ProgramKind::train, ranks_for(arguments, out->job.recipe)));
+  TENON_TRY(out->compiled,
+            compile_for(out->job, out->plugins, ProgramKind::train, ranks_for(arguments, out->job.recipe)));
   return out;
 }
 
@@ -160,7 +170,8 @@ Result<int64_t> check_data(const Planned& planned, int ranks) {
   const Recipe& recipe = planned.job.recipe;
   TENON_TRY(const Compiled eval, compile_for(planned.job, planned.plugins, ProgramKind::eval, ranks));
   TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
-  if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok()) return std::move(split).error();
+  if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok())
+    return std::move(split).error();
   TENON_CHECK(check_vocabulary(eval.program, feeder->token_limit()));
   return feeder->num_samples();
 }
@@ -170,11 +181,16 @@ Result<int> check(const Places& places, const Arguments& arguments) {
   TENON_TRY(const auto planned, plan_recipe(places, registry, arguments));
   auto samples = check_data(*planned, ranks_for(arguments, planned->job.recipe));
   if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
-  const std::string data = fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context);
+  const std::string data =
+      fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context);
   if (arguments.json) {
     Json passed = planned->compiled.report.passed;
     passed.push_back(data);
-    std::cout << Json{{"ok", true}, {"passed", passed}, {"program_sha256", program_hash(planned->compiled.program)}}.dump() << '\n';
+    std::cout << Json{{"ok", true},
+                      {"passed", passed},
+                      {"program_sha256", program_hash(planned->compiled.program)}}
+                     .dump()
+              << '\n';
     return 0;
   }
   for (const std::string& line : planned->compiled.report.passed) std::cout << "ok    " << line << '\n';
@@ -189,14 +205,22 @@ Result<int> plan(const Places& places, const Arguments& arguments) {
   if (arguments.json) {
     Json memory;
     for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
-    std::cout << Json{{"mesh", program.mesh.text()}, {"memory", memory}, {"flops", program.flops}, {"instructions", program.instrs.size()},
-                      {"lanes", program.lanes}, {"microbatches", program.microbatches}, {"program_sha256", program_hash(program)}}.dump() << '\n';
+    std::cout << Json{{"mesh", program.mesh.text()},
+                      {"memory", memory},
+                      {"flops", program.flops},
+                      {"instructions", program.instrs.size()},
+                      {"lanes", program.lanes},
+                      {"microbatches", program.microbatches},
+                      {"program_sha256", program_hash(program)}}
+                     .dump()
+              << '\n';
     return 0;
   }
   std::cout << text(program, {.fold = !arguments.unfold});
   uint64_t total = program.kernel_private_bytes;
   for (uint64_t bytes : program.space_bytes) total += bytes;
-  std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n", human_bytes(total), program.flops / 1e9);
+  std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n", human_bytes(total),
+                           program.flops / 1e9);
   return 0;
 }
 
@@ -226,13 +250,16 @@ Result<int> list_plugins(const Places& places, const Arguments& arguments) {
     if (plugin.error) entry["error"] = plugin.error->cause;
     list.push_back(entry);
     if (arguments.json || plugin.shadowed) continue;
-    std::cout << fmt::format("{:<22} {:<8} {}\n", plugin.id, plugin.version, plugin.error ? "cannot be loaded: " + plugin.error->cause : plugin.doc);
+    std::cout << fmt::format("{:<22} {:<8} {}\n", plugin.id, plugin.version,
+                             plugin.error ? "cannot be loaded: " + plugin.error->cause : plugin.doc);
   }
   if (arguments.json) std::cout << list.dump() << '\n';
   return 0;
 }
 
-Result<int> work(const Places& places, const Arguments& arguments) { return worker_main(places, arguments.worker); }
+Result<int> work(const Places& places, const Arguments& arguments) {
+  return worker_main(places, arguments.worker);
+}
 
 using Verb = Result<int> (*)(const Places&, const Arguments&);
 
@@ -277,8 +304,10 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   add_run(*s, a);
   s->add_option("--prompt", a.sample.prompt, "text to go on from");
   s->add_option("--length", a.sample.length, "tokens to write")->check(CLI::NonNegativeNumber);
-  s->add_option("--temperature", a.sample.temperature, "0: always the likeliest")->check(CLI::NonNegativeNumber);
-  s->add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")->check(CLI::NonNegativeNumber);
+  s->add_option("--temperature", a.sample.temperature, "0: always the likeliest")
+      ->check(CLI::NonNegativeNumber);
+  s->add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")
+      ->check(CLI::NonNegativeNumber);
   s->add_option("--seed", a.sample.seed, "of the random numbers");
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
@@ -302,15 +331,23 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
 }
 
 int print_error(const Error& error, bool json) {
-  if (json) std::cout << Json{{"error", {{"code", error.code}, {"cause", error.cause}, {"place", error.place}, {"fix", error.fix}}}}.dump() << '\n';
-  else std::cerr << error.text() << '\n';
+  if (json)
+    std::cout
+        << Json{{"error",
+                 {{"code", error.code}, {"cause", error.cause}, {"place", error.place}, {"fix", error.fix}}}}
+               .dump()
+        << '\n';
+  else
+    std::cerr << error.text() << '\n';
   return exit_code_of(error);
 }
 
 // A mistake on the command line, told like all others.
-Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments, const CLI::ParseError& error) {
+Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments,
+                  const CLI::ParseError& error) {
   std::vector<std::string> verbs, options;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
+  for (const CLI::App* verb :
+       app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
     verbs.push_back(verb->get_name());
     if (!verb->parsed()) continue;
     for (const CLI::Option* option : verb->get_options()) {
@@ -321,7 +358,8 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
   if (arguments.empty()) return Error{"R023", "no command given", "", help, TENON_E_ARGUMENT};
   if (options.empty()) {  // no verb
     const std::string near = did_you_mean(arguments[0], verbs);
-    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? help : near, TENON_E_ARGUMENT};
+    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? help : near,
+                 TENON_E_ARGUMENT};
   }
   Error out{"R023", error.what(), "", "tenon " + arguments[0] + " --help", TENON_E_ARGUMENT};
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return out;

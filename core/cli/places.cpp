@@ -20,7 +20,8 @@ Result<std::string> first_existing(const std::vector<fs::path>& candidates, cons
     if (fs::exists(path, ignored)) return path.string();
     tried += " " + path.string();
   }
-  return Error{"E001", "cannot find " + what, "tried:" + tried, "build or install tenon as a whole", TENON_E_STATE};
+  return Error{"E001", "cannot find " + what, "tried:" + tried, "build or install tenon as a whole",
+               TENON_E_STATE};
 }
 
 std::vector<std::string> split_path(const char* value) {
@@ -40,11 +41,17 @@ Result<Places> find_places() {
   std::error_code error;
   out.command = fs::read_symlink("/proc/self/exe", error).string();
   const fs::path bin = fs::path(out.command).parent_path();
-  TENON_TRY(out.helper, first_existing({bin / "tenon-recipe", bin / "../libexec/tenon/tenon-recipe"}, "the recipe helper"));
-  TENON_TRY(out.library, first_existing({bin / "../share/tenon/scripts", bin / "../../scripts", TENON_SOURCE_SCRIPTS}, "the recipes' vocabulary"));
+  TENON_TRY(out.helper, first_existing({bin / "tenon-recipe", bin / "../libexec/tenon/tenon-recipe"},
+                                       "the recipe helper"));
+  TENON_TRY(out.library,
+            first_existing({bin / "../share/tenon/scripts", bin / "../../scripts", TENON_SOURCE_SCRIPTS},
+                           "the recipes' vocabulary"));
   out.registry.directories = split_path(std::getenv("TENON_PLUGIN_PATH"));
   out.registry.log = [](uint32_t level, std::string_view, uint32_t, std::string_view message) {
-    std::cerr << (level == TENON_LOG_ERROR ? "error: " : level == TENON_LOG_WARN ? "warning: " : "") << message << '\n';
+    std::cerr << (level == TENON_LOG_ERROR  ? "error: "
+                  : level == TENON_LOG_WARN ? "warning: "
+                                            : "")
+              << message << '\n';
   };
   return out;
 }

@@ -10,10 +10,10 @@
 namespace tenon::cli {
 
 struct Places {
-  std::string command;          // this executable
-  std::string helper;           // tenon-recipe
-  std::string library;          // folder of the recipes' vocabulary
-  RegistryConfig registry;      // TENON_PLUGIN_PATH filled in
+  std::string command;      // this executable
+  std::string helper;       // tenon-recipe
+  std::string library;      // folder of the recipes' vocabulary
+  RegistryConfig registry;  // TENON_PLUGIN_PATH filled in
 };
 
 // Error E001 when the installation is incomplete.

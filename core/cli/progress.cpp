@@ -31,7 +31,8 @@ std::string human_seconds(double seconds) {
   return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
 }
 
-Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const std::string& directory, Style style) {
+Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const std::string& directory,
+                                                   Style style) {
   std::unique_ptr<Progress> out(new Progress(style));
   for (const auto& sink : plugins.sinks) {
     TENON_TRY(auto state, open_handle<tenon_sink_state>(sink.id, sink.table->close, [&](auto** o, auto* e) {
@@ -43,8 +44,12 @@ Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, con
 }
 
 Status Progress::record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics) {
-  tenon_record record{sizeof(tenon_record), static_cast<uint32_t>(metrics.size()), event, session.steps_done(),
-                      session.attempt(), metrics.data()};
+  tenon_record record{sizeof(tenon_record),
+                      static_cast<uint32_t>(metrics.size()),
+                      event,
+                      session.steps_done(),
+                      session.attempt(),
+                      metrics.data()};
   for (const Sink& sink : sinks_) {
     tenon_error error = empty_abi_error();
     const tenon_code code = sink.table->write(sink.state.get(), &record, &error);
@@ -85,7 +90,10 @@ Status Progress::on_resume(const Session& session, const std::string& path) {
   }
   line(fmt::format("from {:>5}  {}", session.steps_done(), path), false);
   if (style_ == Style::json) {
-    const Json event{{"event", "resume"}, {"step", session.steps_done()}, {"checkpoint", path}, {"passed_over", passed_over}};
+    const Json event{{"event", "resume"},
+                     {"step", session.steps_done()},
+                     {"checkpoint", path},
+                     {"passed_over", passed_over}};
     std::printf("%s\n", event.dump().c_str());
     std::fflush(stdout);
   }
@@ -96,11 +104,13 @@ Status Progress::report_memory(const Session& session) {
   const uint64_t resident = resident_bytes();
   const uint64_t planned = session.memory().total() * static_cast<uint64_t>(session.ranks_in_process());
   const auto rest = static_cast<int64_t>(resident - planned);  // below zero while planned memory is untouched
-  line(fmt::format("resident {} = planned {} + rest {}{}", human_bytes(resident), human_bytes(planned), rest < 0 ? "-" : "",
-                   human_bytes(static_cast<uint64_t>(std::abs(rest)))),
+  line(fmt::format("resident {} = planned {} + rest {}{}", human_bytes(resident), human_bytes(planned),
+                   rest < 0 ? "-" : "", human_bytes(static_cast<uint64_t>(std::abs(rest)))),
        false);
-  return record("memory", session, {{"resident_bytes", static_cast<double>(resident)}, {"planned_bytes", static_cast<double>(planned)},
-                                    {"rest_bytes", static_cast<double>(rest)}});
+  return record("memory", session,
+                {{"resident_bytes", static_cast<double>(resident)},
+                 {"planned_bytes", static_cast<double>(planned)},
+                 {"rest_bytes", static_cast<double>(rest)}});
 }
 
 Status Progress::on_end(const Session& session) { return report_memory(session); }
@@ -110,13 +120,17 @@ Status Progress::on_start(const Session& session) {
   int64_t parameters = 0;
   for (const TensorInfo& param : session.params()) parameters += elements(param.dims);
   const MemoryReport memory = session.memory();
-  line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters, session.params().size(),
-                   session.train_program().mesh.text(), session.recipe().batch * session.recipe().context),
+  line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters,
+                   session.params().size(), session.train_program().mesh.text(),
+                   session.recipe().batch * session.recipe().context),
        false);
-  line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})", human_bytes(memory.total()),
-                   human_bytes(memory.params), human_bytes(memory.state), human_bytes(memory.arena)),
+  line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})",
+                   human_bytes(memory.total()), human_bytes(memory.params), human_bytes(memory.state),
+                   human_bytes(memory.arena)),
        false);
-  return record("start", session, {{"parameters", static_cast<double>(parameters)}, {"planned_bytes", static_cast<double>(memory.total())}});
+  return record("start", session,
+                {{"parameters", static_cast<double>(parameters)},
+                 {"planned_bytes", static_cast<double>(memory.total())}});
 }
 
 Status Progress::on_step(const Session& session, const StepResult& step) {
@@ -127,26 +141,34 @@ Status Progress::on_step(const Session& session, const StepResult& step) {
   const double tokens_per_s = static_cast<double>(step.tokens) / step.seconds;
   const uint64_t resident = resident_bytes();
   TENON_CHECK(record("step", session,
-                     {{"loss", step.loss}, {"grad_norm", step.grad_norm}, {"lr", step.lr}, {"step_ms", step.seconds * 1e3},
-                      {"tokens_per_s", tokens_per_s}, {"tokens", static_cast<double>(step.tokens)},
+                     {{"loss", step.loss},
+                      {"grad_norm", step.grad_norm},
+                      {"lr", step.lr},
+                      {"step_ms", step.seconds * 1e3},
+                      {"tokens_per_s", tokens_per_s},
+                      {"tokens", static_cast<double>(step.tokens)},
                       {"resident_bytes", static_cast<double>(resident)}}));
   const Recipe& recipe = session.recipe();
   if (step.step == first_step_ + 1) TENON_CHECK(report_memory(session));  // by now all of it is in use
-  const bool logged = step.step % recipe.log_every == 0 || step.step == recipe.steps || step.step == first_step_ + 1;
+  const bool logged =
+      step.step % recipe.log_every == 0 || step.step == recipe.steps || step.step == first_step_ + 1;
   if (!logged && style_ != Style::live) return {};
   constexpr int64_t kCredible = 5;  // the first steps after a start are not typical
   const bool credible = step.step - first_step_ >= kCredible;
   const double left = median * static_cast<double>(recipe.steps - step.step);
-  line(fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} ms  {:.0f} tok/s  {}  {}", step.step, recipe.steps,
-                   step.loss, step.grad_norm, step.lr, median * 1e3, static_cast<double>(step.tokens) / median,
-                   human_bytes(resident), credible ? "eta " + human_seconds(left) : ""),
+  line(fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} ms  {:.0f} tok/s  {}  {}",
+                   step.step, recipe.steps, step.loss, step.grad_norm, step.lr, median * 1e3,
+                   static_cast<double>(step.tokens) / median, human_bytes(resident),
+                   credible ? "eta " + human_seconds(left) : ""),
        true);
   return {};
 }
 
 Status Progress::on_eval(const Session& session, const EvalResult& eval) {
   eval_loss_ = eval.loss;
-  line(fmt::format("eval {:>5}  validation loss {:.4f} over {} tokens", session.steps_done(), eval.loss, eval.tokens), false);
+  line(fmt::format("eval {:>5}  validation loss {:.4f} over {} tokens", session.steps_done(), eval.loss,
+                   eval.tokens),
+       false);
   return record("eval", session, {{"loss", eval.loss}, {"tokens", static_cast<double>(eval.tokens)}});
 }
 

@@ -14,7 +14,8 @@ class Progress final : public LoopObserver {
  public:
   enum class Style : uint8_t { live, plain, json };
   // Opens the recipe's sinks in `directory`.
-  static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory, Style style);
+  static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory,
+                                                  Style style);
 
   Status on_resume(const Session& session, const std::string& path) override;
   Status on_start(const Session& session) override;

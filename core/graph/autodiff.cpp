@@ -31,7 +31,8 @@ Status Backward::contribute(ValueId target, ValueId grad) {
     return Error{"G007",
                  std::string(op_.def->kind) + ": parameter '" + graph_.value(target).name +
                      "' is a plain operand, through which its gradient cannot be added up over microbatches",
-                 graph_.value(target).name, "use bias_add, or another op that takes it as a weight", TENON_E_RECIPE};
+                 graph_.value(target).name, "use bias_add, or another op that takes it as a weight",
+                 TENON_E_RECIPE};
   }
   const auto [it, fresh] = grads_.try_emplace(target, grad);
   if (fresh) return {};
@@ -46,8 +47,8 @@ void Backward::pass(ValueId target, ValueId grad) { passed_.emplace_back(target,
 
 Status Backward::emit(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
                       const std::vector<ValueId>& targets) {
-  const bool any =
-      std::any_of(targets.begin(), targets.end(), [this](ValueId t) { return t < needed_.size() && needed_[t]; });
+  const bool any = std::any_of(targets.begin(), targets.end(),
+                               [this](ValueId t) { return t < needed_.size() && needed_[t]; });
   if (!any) return {};
   std::vector<std::string> names;
   for (ValueId target : targets) names.push_back(graph_.value(target).name + ".grad");

@@ -31,7 +31,8 @@ Result<std::vector<ValueId>> Graph::add_op(const std::string& kind, const std::v
                                            const std::vector<std::string>& names) {
   const OpDef* def = find_op(kind);
   if (def == nullptr) {
-    return Error{"G003", "unknown op '" + kind + "'", "", "docs/reference/ops.md lists the kinds", TENON_E_RECIPE};
+    return Error{"G003", "unknown op '" + kind + "'", "", "docs/reference/ops.md lists the kinds",
+                 TENON_E_RECIPE};
   }
   TENON_TRY(std::vector<TensorType> types, infer_outputs(*def, *this, in, attrs));
   Op op{def, in, {}, attrs, phase, layer, {}, {}};

@@ -30,12 +30,12 @@ struct Value {
   Dtype dtype = Dtype::f32;
   Dims dims;
   Role role = Role::act;
-  int layer = -1;            // round of the repeat that made it; -1: outside
+  int layer = -1;  // round of the repeat that made it; -1: outside
   OpId producer = kNone;
-  Init init;                 // parameters only
-  std::optional<Placement> pinned;       // set by a pass; unset is not the same as replicated
-  std::vector<std::string> pinned_by;    // who set it
-  Placement placement;                   // known after propagation
+  Init init;                           // parameters only
+  std::optional<Placement> pinned;     // set by a pass; unset is not the same as replicated
+  std::vector<std::string> pinned_by;  // who set it
+  Placement placement;                 // known after propagation
 };
 
 struct Op {
@@ -61,8 +61,9 @@ class Graph {
 
   ValueId add_value(Value value);
   // Infers the outputs' types from the op's definition. Error G002 names operand and shapes.
-  Result<std::vector<ValueId>> add_op(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
-                                      Phase phase, int layer, const std::vector<std::string>& names);
+  Result<std::vector<ValueId>> add_op(const std::string& kind, const std::vector<ValueId>& in,
+                                      const Attrs& attrs, Phase phase, int layer,
+                                      const std::vector<std::string>& names);
   // Appends an op whose outputs exist already as values.
   OpId append(Op op);
   std::optional<ValueId> find(const std::string& name) const;

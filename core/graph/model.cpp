@@ -17,7 +17,8 @@ std::string numbered(std::string name, int round) {
 
 // Each dropout op of each round draws numbers of its own.
 int64_t dropout_key(uint64_t seed, int64_t base, int round) {
-  return static_cast<int64_t>(key_from(seed, "dropout/" + std::to_string(base) + "/" + std::to_string(round)));
+  return static_cast<int64_t>(
+      key_from(seed, "dropout/" + std::to_string(base) + "/" + std::to_string(round)));
 }
 
 class ModelBuilder {
@@ -54,7 +55,9 @@ class ModelBuilder {
   }
 
   Scope& outer() { return outer_; }
-  static bool define(Scope& scope, const std::string& name, ValueId id) { return scope.emplace(name, id).second; }
+  static bool define(Scope& scope, const std::string& name, ValueId id) {
+    return scope.emplace(name, id).second;
+  }
 
  private:
   Status add_op(const OpSpec& spec, Scope& scope, int round) {
@@ -67,7 +70,8 @@ class ModelBuilder {
       const auto local = scope.find(name);
       const auto it = local != scope.end() ? local : outer_.find(name);
       if (it == (local != scope.end() ? scope.end() : outer_.end())) {
-        return Error{"R007", spec.kind + ": '" + name + "' is not defined here", spec.pointer, "", TENON_E_RECIPE};
+        return Error{"R007", spec.kind + ": '" + name + "' is not defined here", spec.pointer, "",
+                     TENON_E_RECIPE};
       }
       in.push_back(it->second);
     }
@@ -82,11 +86,12 @@ class ModelBuilder {
     TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, round, names));
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (i >= values.size()) {
-        return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer, "",
-                     TENON_E_RECIPE};
+        return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer,
+                     "", TENON_E_RECIPE};
       }
       if (!define(scope, spec.out[i], values[i])) {
-        return Error{"R006", "value '" + spec.out[i] + "' is defined twice", spec.pointer, "", TENON_E_RECIPE};
+        return Error{"R006", "value '" + spec.out[i] + "' is defined twice", spec.pointer, "",
+                     TENON_E_RECIPE};
       }
     }
     return {};
@@ -101,7 +106,8 @@ class ModelBuilder {
       for (const auto& [entry, exit] : repeat.carry) {
         const auto it = local.find(exit);
         if (it == local.end() || !scope.contains(entry)) {
-          return Error{"R007", "carry [" + entry + ", " + exit + "]: the one must exist outside, the other inside",
+          return Error{"R007",
+                       "carry [" + entry + ", " + exit + "]: the one must exist outside, the other inside",
                        spec.pointer, "", TENON_E_RECIPE};
         }
         carried_[entry] = it->second;
@@ -140,13 +146,14 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
   out.samples = add_input(graph, "samples", Dtype::i64, {{"batch", batch}});
   out.step = add_input(graph, "step", Dtype::i64, {});
   ModelBuilder builder(recipe, out);
-  for (ValueId id : graph.with_role(Role::input)) ModelBuilder::define(builder.outer(), graph.value(id).name, id);
+  for (ValueId id : graph.with_role(Role::input))
+    ModelBuilder::define(builder.outer(), graph.value(id).name, id);
   TENON_CHECK(builder.add_params(recipe.model.params, -1, "/model/params"));
   TENON_CHECK(builder.add_ops(recipe.model.ops, builder.outer(), -1));
   const auto logits = builder.outer().find(recipe.model.logits);
   if (logits == builder.outer().end()) {
-    return Error{"R007", "model.logits names '" + recipe.model.logits + "', which no op defines", "/model/logits", "",
-                 TENON_E_RECIPE};
+    return Error{"R007", "model.logits names '" + recipe.model.logits + "', which no op defines",
+                 "/model/logits", "", TENON_E_RECIPE};
   }
   out.logits = logits->second;
   if (with_loss) {

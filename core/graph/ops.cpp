@@ -20,7 +20,8 @@ Status embedding_backward(Backward& b, const Op& op) {
 }
 
 Status layernorm_backward(Backward& b, const Op& op) {
-  TENON_CHECK(b.leaf("layernorm_wgrad", {b.grad(0), op.in[0], op.out[1], op.out[2]}, {}, {op.in[1], op.in[2]}));
+  TENON_CHECK(
+      b.leaf("layernorm_wgrad", {b.grad(0), op.in[0], op.out[1], op.out[2]}, {}, {op.in[1], op.in[2]}));
   return b.emit("layernorm_dgrad", {b.grad(0), op.in[0], op.in[1], op.out[1], op.out[2]}, {}, {op.in[0]});
 }
 
@@ -79,19 +80,22 @@ std::vector<OpDef> raw_table() {
   return {
       {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "v", "1", "", 0, -1, false, embedding_backward},
       {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "v", "0", "rows:i", 1, -1, true},
-      {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8, -1,
-       false, layernorm_backward},
-      {"layernorm_dgrad", "dy:f x:f w:f mean:f rstd:f", "dx:f", "b s h, b s h, h, b s, b s -> b s h", "h", "0", "",
-       12},
-      {"layernorm_wgrad", "dy:f x:f mean:f rstd:f", "dw:f db:f", "b s h, b s h, b s, b s -> h, h", "", "0", "", 5, -1,
-       true},
-      {"rmsnorm", "x:f w:f", "y:f rstd:f", "b s h, h -> b s h, b s", "h", "", "eps:f", 5, -1, false, rmsnorm_backward},
+      {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8,
+       -1, false, layernorm_backward},
+      {"layernorm_dgrad", "dy:f x:f w:f mean:f rstd:f", "dx:f", "b s h, b s h, h, b s, b s -> b s h", "h",
+       "0", "", 12},
+      {"layernorm_wgrad", "dy:f x:f mean:f rstd:f", "dw:f db:f", "b s h, b s h, b s, b s -> h, h", "", "0",
+       "", 5, -1, true},
+      {"rmsnorm", "x:f w:f", "y:f rstd:f", "b s h, h -> b s h, b s", "h", "", "eps:f", 5, -1, false,
+       rmsnorm_backward},
       {"rmsnorm_dgrad", "dy:f x:f w:f rstd:f", "dx:f", "b s h, b s h, h, b s -> b s h", "h", "0", "", 9},
       {"rmsnorm_wgrad", "dy:f x:f rstd:f", "dw:f", "b s h, b s h, b s -> h", "", "0", "", 3, -1, true},
-      {"linear", "x:f w:f", "y:f", "b s k.., o.. k.. -> b s o..", "", "0|1", "", 2, -1, false, linear_backward},
+      {"linear", "x:f w:f", "y:f", "b s k.., o.. k.. -> b s o..", "", "0|1", "", 2, -1, false,
+       linear_backward},
       {"linear_dgrad", "dy:f w:f", "dx:f", "b s o.., o.. k.. -> b s k..", "", "0|1", "", 2},
       {"linear_wgrad", "dy:f x:f", "dw:f", "b s o.., b s k.. -> o.. k..", "", "0|1", "", 2, -1, true},
-      {"bias_add", "x:f b:f", "y:f", "b s o.., o.. -> b s o..", "", "0,1", "", 1, 0, false, bias_add_backward},
+      {"bias_add", "x:f b:f", "y:f", "b s o.., o.. -> b s o..", "", "0,1", "", 1, 0, false,
+       bias_add_backward},
       {"bias_wgrad", "dy:f", "db:f", "b s o.. -> o..", "", "0", "", 1, -1, true},
       {"rope", "x:f pos:i", "y:f", "b s e.. d, b s -> b s e.. d", "d", "0", "theta:f inverse:i", 6, 0, false,
        rope_backward},
@@ -99,18 +103,20 @@ std::vector<OpDef> raw_table() {
        "b s g r d, b t g d, b t g d, b s, b t -> b s g r d, b g r s", "s t d", "", "scale:f", 2, -1, false,
        attention_backward},
       {"attention_dgrad", "do:f q:f k:f v:f o:f lse:f qpos:i kpos:i", "dq:f dk:f dv:f",
-       "b s g r d, b s g r d, b t g d, b t g d, b s g r d, b g r s, b s, b t -> b s g r d, b t g d, b t g d", "s t d",
-       "0", "scale:f", 5},
+       "b s g r d, b s g r d, b t g d, b t g d, b s g r d, b g r s, b s, b t -> b s g r d, b t g d, b t g d",
+       "s t d", "0", "scale:f", 5},
       {"gelu", "x:f", "y:f", "b s e.. -> b s e..", "", "", "", 12, -1, false, gelu_backward},
       {"gelu_dgrad", "dy:f x:f", "dx:f", "b s e.., b s e.. -> b s e..", "", "0", "", 20, 0},
-      {"swiglu", "gate:f up:f", "y:f", "b s e.., b s e.. -> b s e..", "", "1", "", 8, -1, false, swiglu_backward},
-      {"swiglu_dgrad", "dy:f gate:f up:f", "dgate:f dup:f", "b s e.., b s e.., b s e.. -> b s e.., b s e..", "", "0",
-       "", 12},
-      {"dropout", "x:f sample:l pos:i step:l", "y:f", "b s e.., b, b s, -> b s e..", "e", "0", "p:f key:i", 12, 0, false,
-       dropout_backward},
-      {"cross_entropy", "logits:f targets:i", "loss:d count:l lse:f", "b s v, b s -> , , b s", "v", "", "", 6, -1,
-       false, cross_entropy_backward},
-      {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "", "", 6, 0},
+      {"swiglu", "gate:f up:f", "y:f", "b s e.., b s e.. -> b s e..", "", "1", "", 8, -1, false,
+       swiglu_backward},
+      {"swiglu_dgrad", "dy:f gate:f up:f", "dgate:f dup:f", "b s e.., b s e.., b s e.. -> b s e.., b s e..",
+       "", "0", "", 12},
+      {"dropout", "x:f sample:l pos:i step:l", "y:f", "b s e.., b, b s, -> b s e..", "e", "0", "p:f key:i",
+       12, 0, false, dropout_backward},
+      {"cross_entropy", "logits:f targets:i", "loss:d count:l lse:f", "b s v, b s -> , , b s", "v", "", "", 6,
+       -1, false, cross_entropy_backward},
+      {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "",
+       "", 6, 0},
       {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
       {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
       {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
@@ -160,14 +166,16 @@ Status check_attrs(const OpDef& def, const Attrs& attrs) {
   while (words >> word) {
     const std::string name = word.substr(0, word.find(':'));
     if (!attrs.contains(name)) {
-      return Error{"G004", std::string(def.kind) + ": missing attribute '" + name + "'", "", "", TENON_E_RECIPE};
+      return Error{"G004", std::string(def.kind) + ": missing attribute '" + name + "'", "", "",
+                   TENON_E_RECIPE};
     }
     ++known;
   }
   if (known == attrs.size()) return {};
   for (const auto& [name, value] : attrs) {
     if ((" " + std::string(def.attrs)).find(" " + name + ":") == std::string::npos) {
-      return Error{"G004", std::string(def.kind) + ": unknown attribute '" + name + "'", "", "", TENON_E_RECIPE};
+      return Error{"G004", std::string(def.kind) + ": unknown attribute '" + name + "'", "", "",
+                   TENON_E_RECIPE};
     }
   }
   return {};
@@ -209,7 +217,8 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
 
 Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph, const Ids& in,
                                               const Attrs& attrs) {
-  const bool right_count = def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
+  const bool right_count =
+      def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
   if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
   TENON_CHECK(check_attrs(def, attrs));
   std::vector<size_t> ranks;
@@ -230,8 +239,9 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
       Dim& known = sizes[rule->inputs[i][d]];
       if (known.size < 0) known = dim;
       if (known.size != dim.size) {
-        return bad_operands(def, graph, in, dim.name + " is " + std::to_string(known.size) + " and " +
-                                                std::to_string(dim.size));
+        return bad_operands(
+            def, graph, in,
+            dim.name + " is " + std::to_string(known.size) + " and " + std::to_string(dim.size));
       }
     }
   }

@@ -23,12 +23,12 @@ struct OpDef {
   // 0 (outputs: as input 0). A first input ending in '*' stands for any number of them.
   const char* inputs;
   const char* outputs;
-  const char* rule;    // shapes and sharding at once; see instantiate_rule
-  const char* whole;   // factors that must not be sharded
-  const char* linear;  // sets of inputs jointly linear in partials
-  const char* attrs;   // "eps:f inverse:i": all required, no others allowed
-  double flops;        // per point of the product of all factors
-  int inplace = -1;    // output 0 may take over the memory of this input
+  const char* rule;          // shapes and sharding at once; see instantiate_rule
+  const char* whole;         // factors that must not be sharded
+  const char* linear;        // sets of inputs jointly linear in partials
+  const char* attrs;         // "eps:f inverse:i": all required, no others allowed
+  double flops;              // per point of the product of all factors
+  int inplace = -1;          // output 0 may take over the memory of this input
   bool accumulates = false;  // may add into its outputs
   Status (*backward)(Backward&, const Op&) = nullptr;
 

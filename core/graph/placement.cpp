@@ -85,7 +85,8 @@ std::optional<size_t> Placement::sharded_dim(AxisId axis) const {
 void Placement::add_partial(AxisId axis, Reduction reduction) {
   if (is_partial(axis)) return;
   partials.push_back({axis, reduction});
-  std::sort(partials.begin(), partials.end(), [](const Partial& a, const Partial& b) { return a.axis < b.axis; });
+  std::sort(partials.begin(), partials.end(),
+            [](const Partial& a, const Partial& b) { return a.axis < b.axis; });
 }
 
 void Placement::remove_partial(AxisId axis) {
@@ -159,9 +160,12 @@ bool solve_lengths(const std::vector<Pattern>& inputs, const std::vector<size_t>
       int64_t left = static_cast<int64_t>(ranks[i]);
       std::vector<std::string> unknown;
       for (const auto& [name, variadic] : inputs[i].names) {
-        if (!variadic) --left;
-        else if (lengths.contains(name)) left -= lengths[name];
-        else unknown.push_back(name);
+        if (!variadic)
+          --left;
+        else if (lengths.contains(name))
+          left -= lengths[name];
+        else
+          unknown.push_back(name);
       }
       if (left < 0) return false;
       if (unknown.size() == 1) lengths[unknown[0]] = left;
@@ -183,7 +187,8 @@ class RuleBuilder {
     for (const auto& [name, variadic] : pattern.names) {
       const auto it = lengths_.find(name);
       const int64_t count = !variadic ? 1 : it == lengths_.end() ? 0 : it->second;
-      for (int64_t i = 0; i < count; ++i) out.push_back(factor(name, variadic ? std::to_string(i) : "", rule));
+      for (int64_t i = 0; i < count; ++i)
+        out.push_back(factor(name, variadic ? std::to_string(i) : "", rule));
     }
     return out;
   }
@@ -192,7 +197,8 @@ class RuleBuilder {
   int factor(const std::string& name, const std::string& suffix, Rule& rule) {
     const auto [it, fresh] = ids_.try_emplace(name + suffix, static_cast<int>(rule.factors.size()));
     if (fresh) {
-      rule.factors.push_back({name + suffix, whole_.contains(name) ? Rule::Kind::whole : Rule::Kind::parallel});
+      rule.factors.push_back(
+          {name + suffix, whole_.contains(name) ? Rule::Kind::whole : Rule::Kind::parallel});
     }
     return it->second;
   }

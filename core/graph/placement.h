@@ -70,7 +70,7 @@ struct Rule {
     Kind kind = Kind::parallel;
   };
   std::vector<Factor> factors;
-  std::vector<std::vector<int>> inputs;   // factor of each dim
+  std::vector<std::vector<int>> inputs;  // factor of each dim
   std::vector<std::vector<int>> outputs;
   // Sets of inputs in which the op is jointly linear: if exactly these are partial, so are the outputs.
   std::vector<std::vector<int>> linear;

@@ -193,8 +193,10 @@ class Propagator {
       const Value& after = out_.graph.value(placed.out[k]);
       if (before.placement == after.placement) continue;
       retry_ = avoid(op, disputed(before.placement, after.placement, mesh_));
-      return Error{"P002", std::string(op.def->kind) + " adds " + text(after.placement, after.dims, mesh_) + " to " +
-                       text(before.placement, before.dims, mesh_), after.name, "", TENON_E_RECIPE};
+      return Error{"P002",
+                   std::string(op.def->kind) + " adds " + text(after.placement, after.dims, mesh_) + " to " +
+                       text(before.placement, before.dims, mesh_),
+                   after.name, "", TENON_E_RECIPE};
     }
     return {};
   }
@@ -217,8 +219,10 @@ class Propagator {
     for (const Partial& p : wanted.partials) {
       if (from.is_partial(p.axis)) continue;
       const Value& value = out_.graph.value(id);
-      return Error{"P002", "cannot turn " + text(from, value.dims, mesh_) + " into the partial " +
-                       text(wanted, value.dims, mesh_), value.name, "", TENON_E_RECIPE};
+      return Error{"P002",
+                   "cannot turn " + text(from, value.dims, mesh_) + " into the partial " +
+                       text(wanted, value.dims, mesh_),
+                   value.name, "", TENON_E_RECIPE};
     }
     for (const auto& [source, target] : cache_) {
       if (source == id && out_.graph.value(target).placement == wanted) return target;
@@ -254,8 +258,10 @@ class Propagator {
 
 Error type_error(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id, const std::string& allowed) {
   const Value& value = graph.value(id);
-  return Error{"V001", std::string(op.def->kind) + ": '" + value.name + "' is " +
-                   text(value.placement, value.dims, mesh) + ", allowed: " + allowed, value.name, "", TENON_E_INTERNAL};
+  return Error{"V001",
+               std::string(op.def->kind) + ": '" + value.name + "' is " +
+                   text(value.placement, value.dims, mesh) + ", allowed: " + allowed,
+               value.name, "", TENON_E_INTERNAL};
 }
 
 // A collective must move exactly one axis the way its kind says.

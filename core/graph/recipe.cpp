@@ -19,7 +19,8 @@ Error wrong(const std::string& pointer, const std::string& cause, const std::str
 class Fields {
  public:
   Fields(const Json& object, std::string pointer) : object_(object), pointer_(std::move(pointer)) {
-    if (!object.is_object()) fail(wrong(pointer_, "expected an object, got " + std::string(object.type_name())));
+    if (!object.is_object())
+      fail(wrong(pointer_, "expected an object, got " + std::string(object.type_name())));
   }
 
   const Json* find(const char* key, bool required = true) {
@@ -40,7 +41,9 @@ class Fields {
     if (const Json* v = find(key)) {
       if (!v->is_number_integer()) return mismatch(key, "an integer", *v);
       out = v->get<int64_t>();
-      if (out < min) fail(wrong(at(key), std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+      if (out < min)
+        fail(wrong(at(key),
+                   std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
     }
   }
   void number(const char* key, double& out, double min, bool required = true) {
@@ -162,9 +165,12 @@ Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
     return wrong(pointer, "attrs: expected an object, got " + object->dump().substr(0, 60));
   }
   for (const auto& [key, value] : object->items()) {
-    if (value.is_number_integer()) attrs[key] = value.get<int64_t>();
-    else if (value.is_number()) attrs[key] = value.get<double>();
-    else return wrong(pointer + "/" + key, "an attribute is a number, got " + value.dump());
+    if (value.is_number_integer())
+      attrs[key] = value.get<int64_t>();
+    else if (value.is_number())
+      attrs[key] = value.get<double>();
+    else
+      return wrong(pointer + "/" + key, "an attribute is a number, got " + value.dump());
   }
   return attrs;
 }
@@ -181,7 +187,8 @@ Result<OpSpec> read_repeat(const Json& json, const std::string& pointer) {
   if (const Json* carry = fields.array("carry")) {
     for (const Json& pair : *carry) {
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
-        return wrong(pointer + "/carry", "carry lists pairs [name on entry, name on exit], got " + pair.dump());
+        return wrong(pointer + "/carry",
+                     "carry lists pairs [name on entry, name on exit], got " + pair.dump());
       }
       repeat->carry.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
     }
@@ -235,8 +242,10 @@ void read_use(Fields& fields, const std::string& pointer, PluginUse& out) {
   fields.text("plugin", out.id);
   out.pointer = pointer + "/options";
   if (const Json* options = fields.find("options", false)) {
-    if (!options->is_object()) fields.fail(wrong(out.pointer, "options are an object"));
-    else out.options = canonical(*options);
+    if (!options->is_object())
+      fields.fail(wrong(out.pointer, "options are an object"));
+    else
+      out.options = canonical(*options);
   }
 }
 
@@ -306,9 +315,12 @@ Result<Mesh> read_mesh(const Json* list) {
   Mesh mesh;
   if (list == nullptr) return mesh;
   for (const Json& axis : *list) {
-    const bool fits = axis.is_array() && axis.size() == 2 && axis[0].is_string() && axis[1].is_number_integer();
-    if (!fits || axis[1].get<int64_t>() < 0) return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
-    if (mesh.find(axis[0].get<std::string>())) return wrong("/mesh", "axis '" + axis[0].get<std::string>() + "' stands twice");
+    const bool fits =
+        axis.is_array() && axis.size() == 2 && axis[0].is_string() && axis[1].is_number_integer();
+    if (!fits || axis[1].get<int64_t>() < 0)
+      return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
+    if (mesh.find(axis[0].get<std::string>()))
+      return wrong("/mesh", "axis '" + axis[0].get<std::string>() + "' stands twice");
     mesh.axes.push_back({axis[0].get<std::string>(), axis[1].get<int64_t>()});
   }
   return mesh;
@@ -324,7 +336,8 @@ Status read_numerics(const Json& json, Recipe& recipe) {
   }
   recipe.exact = mode == "exact";
   if (recipe.exact && (recipe.shards & (recipe.shards - 1)) != 0) {
-    fields.fail(wrong("/numerics/shards", "shards = " + std::to_string(recipe.shards) + ": must be a power of two"));
+    fields.fail(
+        wrong("/numerics/shards", "shards = " + std::to_string(recipe.shards) + ": must be a power of two"));
   }
   return fields.finish();
 }
@@ -401,7 +414,8 @@ Result<Recipe> read_recipe(const Json& document) {
   fields.check(read_rhythm(fields, recipe));
   TENON_CHECK(fields.finish());
   if (recipe.exact && recipe.microbatches != 1) {
-    return wrong("/microbatches", "microbatches has no meaning in exact mode, whose logical shards are the microbatches",
+    return wrong("/microbatches",
+                 "microbatches has no meaning in exact mode, whose logical shards are the microbatches",
                  "remove it, or use numerics fast");
   }
   return recipe;
@@ -412,15 +426,20 @@ Result<Mesh> resolve_mesh(const Mesh& mesh, int64_t world) {
   int64_t known = 1;
   Axis* open = nullptr;
   for (Axis& axis : out.axes) {
-    if (axis.size != 0) known *= axis.size;
-    else if (open == nullptr) open = &axis;
-    else return Error{"P001", "mesh " + mesh.text() + ": only one axis may be 0", "/mesh", "", TENON_E_RECIPE};
+    if (axis.size != 0)
+      known *= axis.size;
+    else if (open == nullptr)
+      open = &axis;
+    else
+      return Error{"P001", "mesh " + mesh.text() + ": only one axis may be 0", "/mesh", "", TENON_E_RECIPE};
   }
   if (open != nullptr && world % known == 0) open->size = world / known;
   if (out.world() != world) {
-    return Error{"P001", "mesh " + mesh.text() + " does not multiply to the " + std::to_string(world) + " ranks started",
-                 "/mesh", "start " + std::to_string(std::max<int64_t>(known, 1)) + " ranks, or change the mesh",
-                 TENON_E_RECIPE};
+    return Error{
+        "P001",
+        "mesh " + mesh.text() + " does not multiply to the " + std::to_string(world) + " ranks started",
+        "/mesh", "start " + std::to_string(std::max<int64_t>(known, 1)) + " ranks, or change the mesh",
+        TENON_E_RECIPE};
   }
   return out;
 }
@@ -447,7 +466,8 @@ double LearningRate::at(int64_t step) const {
     }
     case Kind::wsd: {
       if (step <= steps - decay || decay == 0) return peak;
-      const double t = std::min(1.0, static_cast<double>(step - (steps - decay)) / static_cast<double>(decay));
+      const double t =
+          std::min(1.0, static_cast<double>(step - (steps - decay)) / static_cast<double>(decay));
       return peak + (floor - peak) * t;
     }
   }

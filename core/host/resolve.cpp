@@ -6,7 +6,9 @@ namespace tenon {
 namespace {
 
 // "/kernels/options" -> "/kernels/plugin": where the plugin's name stands.
-std::string name_pointer(const PluginUse& use) { return use.pointer.substr(0, use.pointer.rfind('/')) + "/plugin"; }
+std::string name_pointer(const PluginUse& use) {
+  return use.pointer.substr(0, use.pointer.rfind('/')) + "/plugin";
+}
 
 Result<const Plugin*> load(PluginRegistry& registry, const PluginUse& use) {
   auto plugin = registry.load(use.id);
@@ -25,7 +27,8 @@ Result<const Table*> table_of(const Plugin& plugin, const PluginUse& use) {
   return error;
 }
 
-Result<OptionValues> options_of(const Plugin& plugin, const std::string& options, const std::string& pointer) {
+Result<OptionValues> options_of(const Plugin& plugin, const std::string& options,
+                                const std::string& pointer) {
   TENON_TRY(const Json given, parse_json(options, pointer));
   return plugin.read_options(given, pointer);
 }

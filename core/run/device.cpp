@@ -7,7 +7,8 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
   std::unique_ptr<RankDevice> out(new RankDevice(plugins, id, mesh));
   out->timeout_ns_ = timeout_ns;
   const auto& kernels = plugins.kernels;
-  TENON_TRY(out->kernels_, open_handle<tenon_device>(kernels.id, kernels.table->close, [&](auto** o, auto* e) {
+  TENON_TRY(out->kernels_,
+            open_handle<tenon_device>(kernels.id, kernels.table->close, [&](auto** o, auto* e) {
               return kernels.table->open(0, kernels.options.data(), kernels.options.size(), o, e);
             }));
   TENON_CHECK(out->open_optimizers());
@@ -22,7 +23,8 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
   config.timeout_ns = timeout_ns;
   config.options = comm.options.data();
   config.rendezvous = rendezvous;
-  TENON_TRY(out->domain_, open_handle<tenon_comm_domain>(comm.id, comm.table->domain_close, [&](auto** o, auto* e) {
+  TENON_TRY(out->domain_,
+            open_handle<tenon_comm_domain>(comm.id, comm.table->domain_close, [&](auto** o, auto* e) {
               return comm.table->domain_open(&config, o, e);
             }));
   return out;
@@ -31,7 +33,8 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
 Status RankDevice::open_optimizers() {
   const OptimizerUse& use = plugins_.optimizer;
   for (const OptionValues& options : use.groups) {
-    TENON_TRY(auto state, open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
+    TENON_TRY(auto state,
+              open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
                 return use.table->open(options.data(), options.size(), o, e);
               }));
     tenon_optimizer_info info{};
@@ -53,10 +56,13 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
     const bool reachable = domain_ != nullptr && static_cast<Space>(i) == Space::arena;
     const auto& comm = plugins_.comm;
     const auto& kernels = plugins_.kernels;
-    auto opened = reachable ? open_handle<void>(comm.id, [this](void* p) { plugins_.comm.table->free(domain_.get(), p); },
-                                                [&](void** o, auto* e) { return comm.table->alloc(domain_.get(), size, o, e); })
-                            : open_handle<void>(kernels.id, [this](void* p) { plugins_.kernels.table->free(kernels_.get(), p); },
-                                                [&](void** o, auto* e) { return kernels.table->alloc(kernels_.get(), size, o, e); });
+    auto opened =
+        reachable ? open_handle<void>(
+                        comm.id, [this](void* p) { plugins_.comm.table->free(domain_.get(), p); },
+                        [&](void** o, auto* e) { return comm.table->alloc(domain_.get(), size, o, e); })
+                  : open_handle<void>(
+                        kernels.id, [this](void* p) { plugins_.kernels.table->free(kernels_.get(), p); },
+                        [&](void** o, auto* e) { return kernels.table->alloc(kernels_.get(), size, o, e); });
     if (!opened.ok()) return std::move(opened).error();
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
@@ -74,8 +80,10 @@ Result<tenon_comm_group*> RankDevice::group(const std::vector<AxisId>& axes) {
   if (it != groups_.end()) return it->second.get();
   const std::vector<int32_t> members = mesh_.group(id_.rank, axes);
   const auto& comm = plugins_.comm;
-  TENON_TRY(auto group, open_handle<tenon_comm_group>(comm.id, comm.table->group_close, [&](auto** o, auto* e) {
-              return comm.table->group_open(domain_.get(), members.data(), static_cast<uint32_t>(members.size()), o, e);
+  TENON_TRY(auto group,
+            open_handle<tenon_comm_group>(comm.id, comm.table->group_close, [&](auto** o, auto* e) {
+              return comm.table->group_open(domain_.get(), members.data(),
+                                            static_cast<uint32_t>(members.size()), o, e);
             }));
   tenon_comm_group* out = group.get();
   groups_[axes] = std::move(group);

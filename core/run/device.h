@@ -43,7 +43,8 @@ class RankDevice {
   void abort();
 
  private:
-  RankDevice(const PluginSet& plugins, RankId id, Mesh mesh) : plugins_(plugins), id_(id), mesh_(std::move(mesh)) {}
+  RankDevice(const PluginSet& plugins, RankId id, Mesh mesh)
+      : plugins_(plugins), id_(id), mesh_(std::move(mesh)) {}
   Status open_optimizers();
 
   const PluginSet& plugins_;

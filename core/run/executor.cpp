@@ -36,9 +36,12 @@ Status Executor::prepare_instr(InstrId id, bool exact) {
     if (program_.instrs[wait].lane != 0) waits_.push_back(wait);  // the compute lane is this thread
   }
   record.num_waits = static_cast<uint32_t>(waits_.size()) - record.first_wait;
-  if (instr.kind == "update") prepare_update(instr, record);
-  else if (instr.lane != 0) TENON_CHECK(prepare_transfer(instr, record));
-  else TENON_CHECK(prepare_kernel(id, exact, record));
+  if (instr.kind == "update")
+    prepare_update(instr, record);
+  else if (instr.lane != 0)
+    TENON_CHECK(prepare_transfer(instr, record));
+  else
+    TENON_CHECK(prepare_kernel(id, exact, record));
   if (record.transfer != nullptr) transfer_ids_.push_back(id);
   records_.push_back(record);
   return {};
@@ -82,7 +85,8 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
     return Error{"P020", "no transfer of kind '" + instr.kind + "'", program_.name, "", TENON_E_INTERNAL};
   }
   const auto members = static_cast<uint64_t>(device_.mesh().size(instr.axes));
-  const auto in = static_cast<uint64_t>(instr.in[0].elements()), out = static_cast<uint64_t>(instr.out[0].elements());
+  const auto in = static_cast<uint64_t>(instr.in[0].elements()),
+             out = static_cast<uint64_t>(instr.out[0].elements());
   std::vector<uint64_t> counts;
   if (kind->second == TENON_COMM_REDUCE_SCATTER) counts.assign(members, out);
   if (kind->second == TENON_COMM_ALL_GATHER) counts.assign(members, in);
@@ -137,7 +141,8 @@ Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, c
   Error out = from_abi(code, error, "");
   const Instr& instr = program_.instrs[id];
   out.place = fmt::format("{} program, instruction {} ({}{}{}), {}, rank {}", program_.name, id, instr.kind,
-                          instr.out.empty() ? "" : " ", instr.out.empty() ? "" : instr.out[0].name, who, device_.id().rank);
+                          instr.out.empty() ? "" : " ", instr.out.empty() ? "" : instr.out[0].name, who,
+                          device_.id().rank);
   return out;
 }
 
@@ -156,7 +161,8 @@ Status Executor::execute(const Record& record, const tenon_step_scalars& scalars
   const PluginSet& plugins = device_.plugins();
   const InstrId id = now_.load(std::memory_order_relaxed);
   if (record.kernel != nullptr) {
-    code = plugins.kernels.table->enqueue(record.kernel, &kCpuStream, pointers_.data() + record.first_pointer, &error);
+    code = plugins.kernels.table->enqueue(record.kernel, &kCpuStream, pointers_.data() + record.first_pointer,
+                                          &error);
     if (code < 0) return located(code, error, id, plugins.kernels.id);
   } else if (record.transfer != nullptr) {
     code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
@@ -185,7 +191,9 @@ Status Executor::run(int64_t step, double lr) {
   return {};
 }
 
-void Executor::poison_arena() { std::memset(device_.space(Space::arena), kPoison, device_.bytes(Space::arena)); }
+void Executor::poison_arena() {
+  std::memset(device_.space(Space::arena), kPoison, device_.bytes(Space::arena));
+}
 
 uint64_t Executor::arena_high_water() const {
   const auto* base = reinterpret_cast<const unsigned char*>(device_.space(Space::arena));

@@ -60,7 +60,7 @@ class Executor {
   std::vector<Record> records_;
   std::vector<void*> pointers_;
   std::vector<InstrId> waits_;
-  std::vector<uint8_t> in_flight_;      // per instruction
+  std::vector<uint8_t> in_flight_;  // per instruction
   std::vector<InstrId> transfer_ids_;
   std::atomic<InstrId> now_{0};
 };

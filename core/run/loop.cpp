@@ -5,11 +5,14 @@
 namespace tenon {
 namespace {
 
-bool due(int64_t every, int64_t step, int64_t last) { return every > 0 && (step % every == 0 || step == last); }
+bool due(int64_t every, int64_t step, int64_t last) {
+  return every > 0 && (step % every == 0 || step == last);
+}
 
 class Loop {
  public:
-  Loop(Session& session, const LoopOptions& options) : session_(session), recipe_(session.recipe()), options_(options) {}
+  Loop(Session& session, const LoopOptions& options)
+      : session_(session), recipe_(session.recipe()), options_(options) {}
 
   Result<LoopEnd> run() {
     if (options_.resume) {
@@ -63,6 +66,8 @@ class Loop {
 
 }  // namespace
 
-Result<LoopEnd> run_loop(Session& session, const LoopOptions& options) { return Loop(session, options).run(); }
+Result<LoopEnd> run_loop(Session& session, const LoopOptions& options) {
+  return Loop(session, options).run();
+}
 
 }  // namespace tenon

@@ -23,11 +23,11 @@ class LoopObserver {
 };
 
 struct LoopOptions {
-  std::string checkpoints;                     // folder; made when missing
+  std::string checkpoints;  // folder; made when missing
   std::string run_id;
-  bool resume = false;                         // load the newest checkpoint first
-  const std::atomic<bool>* stop = nullptr;     // set: finish the step, save, end
-  LoopObserver* observer = nullptr;            // NULL on other ranks
+  bool resume = false;                      // load the newest checkpoint first
+  const std::atomic<bool>* stop = nullptr;  // set: finish the step, save, end
+  LoopObserver* observer = nullptr;         // NULL on other ranks
 };
 
 enum class LoopEnd : uint8_t { finished, stopped };

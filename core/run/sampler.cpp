@@ -16,7 +16,9 @@ Result<Sampler> Sampler::create(int64_t num_samples, double valid, uint64_t seed
   out.num_train_ = num_samples - static_cast<int64_t>(std::ceil(valid * static_cast<double>(num_samples)));
   out.seed_ = seed;
   if (out.num_train_ < 1) {
-    return Error{"D001", fmt::format("{} samples with a share of {} for validation leave none to train on", num_samples, valid),
+    return Error{"D001",
+                 fmt::format("{} samples with a share of {} for validation leave none to train on",
+                             num_samples, valid),
                  "/data", "use more text, a shorter context or a smaller share", TENON_E_RECIPE};
   }
   return out;
@@ -24,18 +26,21 @@ Result<Sampler> Sampler::create(int64_t num_samples, double valid, uint64_t seed
 
 int64_t Sampler::train(int64_t position) const {
   const int64_t epoch = position / num_train_;
-  const Permutation order(static_cast<uint64_t>(num_train_), key_from(seed_, "shuffle/" + std::to_string(epoch)));
+  const Permutation order(static_cast<uint64_t>(num_train_),
+                          key_from(seed_, "shuffle/" + std::to_string(epoch)));
   return static_cast<int64_t>(order(static_cast<uint64_t>(position % num_train_)));
 }
 
 int64_t Sampler::valid(int64_t position) const { return position < num_valid() ? num_train_ + position : -1; }
 
-Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, const std::string& root, int64_t context) {
+Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, const std::string& root,
+                                             int64_t context) {
   std::unique_ptr<Feeder> out(new Feeder(plugin));
   out->context_ = context;
-  tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(), root.c_str(), context};
-  auto opened = open_handle<tenon_dataset>(plugin.id, plugin.table->close,
-                                           [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
+  tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(),
+                           root.c_str(), context};
+  auto opened = open_handle<tenon_dataset>(
+      plugin.id, plugin.table->close, [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
   if (!opened.ok()) {
     Error error = std::move(opened).error();
     error.cause = plugin.id + ": " + error.cause;
@@ -51,10 +56,12 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
     const auto* begin = out->info_.fields;
     const auto* end = begin + out->info_.num_fields;
     const bool fits = std::any_of(begin, end, [&](const tenon_field& f) {
-      return std::string_view(f.name) == needed && f.shape.dtype == TENON_I32 && f.shape.ndim == 1 && f.shape.dims[0] == context;
+      return std::string_view(f.name) == needed && f.shape.dtype == TENON_I32 && f.shape.ndim == 1 &&
+             f.shape.dims[0] == context;
     });
     if (!fits) {
-      return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", plugin.id, needed, context), "/data", "", TENON_E_RECIPE};
+      return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", plugin.id, needed, context),
+                   "/data", "", TENON_E_RECIPE};
     }
   }
   return out;
@@ -87,7 +94,8 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::map<std::str
     outs.push_back(unused.emplace_back(static_cast<size_t>(bytes)).data());
   }
   tenon_error error = empty_abi_error();
-  const tenon_code code = plugin_.table->read(dataset_.get(), readable.data(), readable.size(), outs.data(), &error);
+  const tenon_code code =
+      plugin_.table->read(dataset_.get(), readable.data(), readable.size(), outs.data(), &error);
   if (code < 0) return from_abi(code, error, plugin_.id);
   auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
   auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));

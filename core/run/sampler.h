@@ -30,7 +30,8 @@ class Sampler {
 class Feeder {
  public:
   // Errors: what the plugin says; D002 when its fields do not fit the model's inputs.
-  static Result<std::unique_ptr<Feeder>> open(const Plugged<tenon_data>& plugin, const std::string& root, int64_t context);
+  static Result<std::unique_ptr<Feeder>> open(const Plugged<tenon_data>& plugin, const std::string& root,
+                                              int64_t context);
 
   int64_t num_samples() const { return info_.num_samples; }
   int64_t token_limit() const;

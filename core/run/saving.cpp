@@ -61,11 +61,13 @@ std::string Session::meta() const {
   return canonical(meta);
 }
 
-Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory, const std::string& run_id) {
+Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory,
+                                  const std::string& run_id) {
   const auto rank = static_cast<int>(options_.id.rank), world = static_cast<int>(options_.id.world);
   const checkpoint::SaveId id{run_id, steps_done_};
   const std::string key = fmt::format("save/{}/", saves_++);
-  const auto exchange = [&](const std::string& name, const std::string& mine) -> Result<std::vector<std::string>> {
+  const auto exchange = [&](const std::string& name,
+                            const std::string& mine) -> Result<std::vector<std::string>> {
     if (world == 1) return std::vector<std::string>{mine};
     return run::all_gather_bytes(*options_.rendezvous, key + name, rank, world, mine, options_.timeout_ns);
   };
@@ -73,19 +75,23 @@ Result<std::string> Session::save(checkpoint::Storage& storage, const std::strin
   Status begun;
   if (rank == 0) {
     auto made = checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, saves_));
-    if (made.ok()) tmp = *made;
-    else begun = std::move(made).error();
+    if (made.ok())
+      tmp = *made;
+    else
+      begun = std::move(made).error();
   }
   TENON_TRY(const auto names, exchange("begin", tmp));
   TENON_CHECK(std::move(begun));
-  if (names[0].empty()) return Error{"C002", "rank 0 could not begin the checkpoint", directory, "", TENON_E_IO};
+  if (names[0].empty())
+    return Error{"C002", "rank 0 could not begin the checkpoint", directory, "", TENON_E_IO};
   std::vector<checkpoint::TensorPart> parts;
   size_t index = 0;
   for (const auto* list : {&layout().params, &layout().states}) {
     for (const TensorInfo& tensor : *list) {
       if (!writes(tensor, index++, device_->mesh(), rank)) continue;
       parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
-                       box_of(tensor, device_->mesh(), rank), std::nullopt, data(tensor), tensor.operand.bytes()});
+                       box_of(tensor, device_->mesh(), rank), std::nullopt, data(tensor),
+                       tensor.operand.bytes()});
     }
   }
   auto report = checkpoint::write_shard(storage, names[0], id, static_cast<uint32_t>(rank), parts);
@@ -98,52 +104,90 @@ Result<std::string> Session::save(checkpoint::Storage& storage, const std::strin
     options.keep = static_cast<int>(recipe_.save_keep);
     options.newer = checkpoint::NewerSteps::kRemove;
     auto path = checkpoint::commit(storage, directory, names[0], id, reports, meta(), options);
-    if (path.ok()) outcome = *path;
-    else committed = std::move(path).error();
+    if (path.ok())
+      outcome = *path;
+    else
+      committed = std::move(path).error();
   }
   TENON_TRY(const auto outcomes, exchange("commit", outcome));
   TENON_CHECK(std::move(committed));
-  if (outcomes[0].empty()) return Error{"C002", "rank 0 could not commit the checkpoint", directory, "", TENON_E_IO};
+  if (outcomes[0].empty())
+    return Error{"C002", "rank 0 could not commit the checkpoint", directory, "", TENON_E_IO};
   return outcomes[0];
 }
 
-Result<std::string> Session::resume(checkpoint::Storage& storage, const std::string& directory) {
-  TENON_TRY(const auto latest, checkpoint::find_latest(storage, directory, checkpoint::Depth::kStructure));
-  TENON_CHECK(agree("checkpoint", latest.directory));
-  TENON_TRY(const auto loaded, checkpoint::Checkpoint::open(storage, latest.directory));
-  TENON_TRY(const Json meta, parse_json(latest.meta, latest.directory));
+// Rank 0 reads every byte of the newest checkpoints until one is sound; the others are told which.
+Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, const std::string& directory) {
+  std::string chosen;
+  Status failed;
+  if (options_.id.rank == 0) {
+    auto latest = checkpoint::find_latest(storage, directory, checkpoint::Depth::kPayload);
+    if (latest.ok()) {
+      chosen = latest->directory;
+      passed_over_ = std::move(latest->rejected);
+    } else {
+      failed = std::move(latest).error();
+    }
+  }
+  if (options_.id.world > 1) {
+    TENON_TRY(const auto all,
+              run::all_gather_bytes(*options_.rendezvous, "resume", static_cast<int>(options_.id.rank),
+                                    static_cast<int>(options_.id.world), chosen, options_.timeout_ns));
+    chosen = all[0];
+  }
+  TENON_CHECK(std::move(failed));
+  if (chosen.empty()) {
+    return Error{"C001", "rank 0 found no checkpoint", directory, "", TENON_E_ABORTED};
+  }
+  return chosen;
+}
+
+// Refuses what would silently go on with other numbers: another model, other data, another order.
+Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
+                               const std::string& place) const {
   std::vector<checkpoint::ExpectedTensor> expected;
   for (const auto* list : {&layout().params, &layout().states}) {
     for (const TensorInfo& tensor : *list) {
       expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
     }
   }
-  checkpoint::Manifest saved = loaded.manifest();
+  checkpoint::Manifest saved = manifest;
   if (!train_) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
-    std::erase_if(saved.tensors, [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });
+    std::erase_if(saved.tensors,
+                  [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });
   }
   TENON_CHECK(checkpoint::match(saved, expected));
-  if (train_) {
-    const Json before = meta.at("recipe"), now = identity(recipe_);
-    for (const auto& [key, value] : now.items()) {
-      if (before.at(key) == value) continue;
-      return Error{"C020", fmt::format("{}: checkpoint {}, recipe {}", key, before.at(key).dump(), value.dump()), latest.directory,
-                   "it decides which sample comes when and must not change; number of ranks and mesh may", TENON_E_CHECKPOINT};
-    }
-    if (meta.at("data").at("digest") != feeder_->digest()) {
-      return Error{"C021", "the data is not what the checkpoint was trained on", latest.directory, "restore the files", TENON_E_CHECKPOINT};
-    }
+  if (!train_) return {};
+  const Json before = meta.at("recipe"), now = identity(recipe_);
+  for (const auto& [key, value] : now.items()) {
+    if (before.at(key) == value) continue;
+    return Error{"C020",
+                 fmt::format("{}: checkpoint {}, recipe {}", key, before.at(key).dump(), value.dump()), place,
+                 "it decides which sample comes when and must not change; number of ranks and mesh may",
+                 TENON_E_CHECKPOINT};
   }
+  if (meta.at("data").at("digest") != feeder_->digest()) {
+    return Error{"C021", "the data is not what the checkpoint was trained on", place, "restore the files",
+                 TENON_E_CHECKPOINT};
+  }
+  return {};
+}
+
+Result<std::string> Session::resume(checkpoint::Storage& storage, const std::string& directory) {
+  TENON_TRY(const std::string chosen, choose_checkpoint(storage, directory));
+  TENON_TRY(const auto loaded, checkpoint::Checkpoint::open(storage, chosen));
+  TENON_TRY(const Json meta, parse_json(loaded.manifest().meta, chosen));
+  TENON_CHECK(check_same_run(loaded.manifest(), meta, chosen));
   for (const auto* list : {&layout().params, &layout().states}) {
     for (const TensorInfo& tensor : *list) {
       const checkpoint::Box box = box_of(tensor, device_->mesh(), options_.id.rank);
-      TENON_CHECK(loaded.read(tensor.name, {box, {0, checkpoint::num_elements(box)}}, data(tensor), tensor.operand.bytes()));
+      const checkpoint::Slice slice{box, {0, checkpoint::num_elements(box)}};
+      TENON_CHECK(loaded.read(tensor.name, slice, data(tensor), tensor.operand.bytes()));
     }
   }
-  steps_done_ = latest.id.step;
-  passed_over_ = latest.rejected;
+  steps_done_ = loaded.manifest().id.step;
   attempt_ = meta.at("attempt").get<int64_t>() + 1;
-  return latest.directory;
+  return chosen;
 }
 
 }  // namespace tenon

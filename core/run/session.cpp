@@ -20,7 +20,8 @@ double seconds_now() {
 Result<std::vector<std::vector<StateSlot>>> optimizer_slots(const OptimizerUse& use) {
   std::vector<std::vector<StateSlot>> out;
   for (const OptionValues& options : use.groups) {
-    TENON_TRY(auto state, open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
+    TENON_TRY(auto state,
+              open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
                 return use.table->open(options.data(), options.size(), o, e);
               }));
     tenon_optimizer_info info{};
@@ -29,13 +30,15 @@ Result<std::vector<std::vector<StateSlot>>> optimizer_slots(const OptimizerUse& 
     const tenon_code code = use.table->describe(state.get(), &info, &error);
     if (code < 0) return from_abi(code, error, use.id);
     if (info.num_stats != 0) {
-      return Error{"P021", use.id + " needs statistics of whole parameters, which this core does not reduce yet", "/optimizer",
-                   "use another optimizer", TENON_E_UNSUPPORTED};
+      return Error{"P021",
+                   use.id + " needs statistics of whole parameters, which this core does not reduce yet",
+                   "/optimizer", "use another optimizer", TENON_E_UNSUPPORTED};
     }
     std::vector<StateSlot>& slots = out.emplace_back();
     for (uint32_t i = 0; i < info.num_slots; ++i) {
       const uint32_t dtype = info.slots[i].dtype;
-      slots.push_back({info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM ? Dtype::f32 : static_cast<Dtype>(dtype),
+      slots.push_back({info.slots[i].name,
+                       dtype == TENON_SLOT_DTYPE_OF_PARAM ? Dtype::f32 : static_cast<Dtype>(dtype),
                        dtype == TENON_SLOT_DTYPE_OF_PARAM});
     }
   }
@@ -50,8 +53,10 @@ void fill_part(Init init, uint64_t key, int64_t first, std::span<Real> out) {
     case Init::Kind::ones: std::fill(out.begin(), out.end(), Real{1}); break;
     case Init::Kind::normal: fill_normal(key, first, out, init.scale); break;
     case Init::Kind::uniform:
-      if (init.scale > 0) fill_uniform(key, first, out, -init.scale, init.scale);
-      else std::fill(out.begin(), out.end(), Real{0});
+      if (init.scale > 0)
+        fill_uniform(key, first, out, -init.scale, init.scale);
+      else
+        std::fill(out.begin(), out.end(), Real{0});
       break;
   }
 }
@@ -92,7 +97,8 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   CompileOptions out;
   out.mesh = mesh;
   for (const auto& pass : plugins.passes) {
-    out.passes.push_back({pass.id, pass.table, {pass.options.data(), pass.options.data() + pass.options.size()}});
+    out.passes.push_back(
+        {pass.id, pass.table, {pass.options.data(), pass.options.data() + pass.options.size()}});
   }
   out.optimizer = plugins.optimizer.id;
   TENON_TRY(out.slots, optimizer_slots(plugins.optimizer));
@@ -113,7 +119,8 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   return out;
 }
 
-Result<std::unique_ptr<Session>> Session::open(const Recipe& recipe, const PluginSet& plugins, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::open(const Recipe& recipe, const PluginSet& plugins,
+                                               const SessionOptions& options) {
   std::unique_ptr<Session> out(new Session(recipe, plugins, options));
   TENON_CHECK(out->open_all());
   return out;
@@ -132,11 +139,13 @@ Status Session::open_all() {
   TENON_CHECK(agree("data", feeder_->digest()));
   TENON_CHECK(agree("program", train_ ? program_hash(train_->program) : program_hash(eval_->program)));
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
-  TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr, options_.timeout_ns));
+  TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr,
+                                      options_.timeout_ns));
   std::array<uint64_t, kNumSpaces> bytes{};
   for (const auto* compiled : {&train_, &eval_, &logits_}) {
     if (!*compiled) continue;
-    for (size_t i = 0; i < kNumSpaces; ++i) bytes[i] = std::max(bytes[i], (*compiled)->program.space_bytes[i]);
+    for (size_t i = 0; i < kNumSpaces; ++i)
+      bytes[i] = std::max(bytes[i], (*compiled)->program.space_bytes[i]);
   }
   TENON_CHECK(device_->allocate(bytes));
   initialise_params();
@@ -162,7 +171,9 @@ Status check_vocabulary(const Program& program, int64_t limit) {
     if (instr.kind != "embedding" || instr.in[0].name != "tokens") continue;
     const int64_t rows = instr.in[1].dims[0];
     if (limit > rows) {
-      return Error{"D003", fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, instr.in[1].name, rows),
+      return Error{"D003",
+                   fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1,
+                               instr.in[1].name, rows),
                    "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
     }
   }
@@ -171,12 +182,15 @@ Status check_vocabulary(const Program& program, int64_t limit) {
 
 Status Session::agree(const std::string& what, const std::string& mine) {
   if (options_.id.world == 1) return {};
-  TENON_TRY(const auto all, run::all_gather_bytes(*options_.rendezvous, "agree/" + what, static_cast<int>(options_.id.rank),
-                                                  static_cast<int>(options_.id.world), mine, options_.timeout_ns));
+  TENON_TRY(const auto all,
+            run::all_gather_bytes(*options_.rendezvous, "agree/" + what, static_cast<int>(options_.id.rank),
+                                  static_cast<int>(options_.id.world), mine, options_.timeout_ns));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    return Error{"W001", fmt::format("rank {} has another {} than rank 0 ({} and {})", rank, what, all[rank].substr(0, 12),
-                                     all[0].substr(0, 12)), "", "use the same recipe, data and plugins on all hosts", TENON_E_STATE};
+    return Error{"W001",
+                 fmt::format("rank {} has another {} than rank 0 ({} and {})", rank, what,
+                             all[rank].substr(0, 12), all[0].substr(0, 12)),
+                 "", "use the same recipe, data and plugins on all hosts", TENON_E_STATE};
   }
   return {};
 }
@@ -210,7 +224,8 @@ Result<bool> Session::any(bool mine) {
   tenon_error error = empty_abi_error();
   tenon_code code = plugins_.comm.table->start(control_.get(), &stream, &error);
   if (code >= 0) code = plugins_.comm.table->wait_host(control_.get(), -1, &error);
-  if (code < 0) return from_abi(code, error, fmt::format("agreement at step {}, rank {}", steps_done_, options_.id.rank));
+  if (code < 0)
+    return from_abi(code, error, fmt::format("agreement at step {}, rank {}", steps_done_, options_.id.rank));
   return control_word_ > 0;
 }
 
@@ -218,11 +233,14 @@ void Session::initialise_params() {
   for (const TensorInfo& param : layout().params) {
     const uint64_t key = key_from(recipe_.seed, "init/" + param.name);
     char* base = data(param);
-    each_run(param, part_start(param, device_->mesh(), options_.id.rank), [&](int64_t global, int64_t local, int64_t n) {
-      const auto count = static_cast<size_t>(n);
-      if (param.operand.dtype == Dtype::f64) fill_part<double>(param.init, key, global, {reinterpret_cast<double*>(base) + local, count});
-      else fill_part<float>(param.init, key, global, {reinterpret_cast<float*>(base) + local, count});
-    });
+    each_run(param, part_start(param, device_->mesh(), options_.id.rank),
+             [&](int64_t global, int64_t local, int64_t n) {
+               const auto count = static_cast<size_t>(n);
+               if (param.operand.dtype == Dtype::f64)
+                 fill_part<double>(param.init, key, global, {reinterpret_cast<double*>(base) + local, count});
+               else
+                 fill_part<float>(param.init, key, global, {reinterpret_cast<float*>(base) + local, count});
+             });
   }
 }
 
@@ -253,7 +271,8 @@ MemoryReport Session::memory() const {
   MemoryReport out{device_->bytes(Space::param), device_->bytes(Space::state), device_->bytes(Space::input),
                    device_->bytes(Space::arena), 0};
   for (const auto* compiled : {&train_, &eval_, &logits_}) {
-    if (*compiled) out.kernels_private = std::max(out.kernels_private, (*compiled)->program.kernel_private_bytes);
+    if (*compiled)
+      out.kernels_private = std::max(out.kernels_private, (*compiled)->program.kernel_private_bytes);
   }
   return out;
 }
@@ -266,8 +285,10 @@ Status Session::feed(const Program& program, const std::vector<int64_t>& batch) 
   for (int64_t mb = 0; mb < program.microbatches; ++mb) {
     const BatchSlice slice = slice_batch(program, options_.id.rank, mb);
     std::map<std::string, char*> inputs;
-    for (const auto& [name, operand] : program.inputs[static_cast<size_t>(mb)]) inputs[name] = device_->address(program, operand);
-    TENON_CHECK(feeder_->fill({batch.begin() + slice.first, batch.begin() + slice.first + slice.count}, inputs));
+    for (const auto& [name, operand] : program.inputs[static_cast<size_t>(mb)])
+      inputs[name] = device_->address(program, operand);
+    TENON_CHECK(
+        feeder_->fill({batch.begin() + slice.first, batch.begin() + slice.first + slice.count}, inputs));
     *reinterpret_cast<int64_t*>(inputs.at("step")) = steps_done_ + 1;
   }
   return {};
@@ -285,7 +306,8 @@ Result<StepResult> Session::step() {
   const double start = seconds_now();
   const Program& program = train_->program;
   std::vector<int64_t> batch;
-  for (int64_t i = 0; i < recipe_.batch; ++i) batch.push_back(sampler_->train(steps_done_ * recipe_.batch + i));
+  for (int64_t i = 0; i < recipe_.batch; ++i)
+    batch.push_back(sampler_->train(steps_done_ * recipe_.batch + i));
   TENON_CHECK(feed(program, batch));
   StepResult out;
   out.step = steps_done_ + 1;
@@ -296,8 +318,9 @@ Result<StepResult> Session::step() {
   out.loss = count > 0 ? read(program, "loss") / count : 0;
   out.grad_norm = read(program, "norm");
   if (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm)) {
-    return Error{"N001", fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm), "",
-                 "lower the learning rate, or clip gradients; resume from the last checkpoint", TENON_E_STATE};
+    return Error{"N001", fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm),
+                 "", "lower the learning rate, or clip gradients; resume from the last checkpoint",
+                 TENON_E_STATE};
   }
   steps_done_ = out.step;
   out.seconds = seconds_now() - start;
@@ -308,7 +331,8 @@ Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
   const Program& program = eval_->program;
   if (sampler_->num_valid() == 0) {
-    return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0", TENON_E_RECIPE};
+    return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0",
+                 TENON_E_RECIPE};
   }
   double loss = 0, count = 0;
   const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;
@@ -332,7 +356,8 @@ Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) 
   }
   const auto context = static_cast<size_t>(recipe_.context);
   if (tokens.empty() || tokens.size() > context) {
-    return Error{"D005", fmt::format("{} tokens, where 1 to {} fit", tokens.size(), context), "", "", TENON_E_ARGUMENT};
+    return Error{"D005", fmt::format("{} tokens, where 1 to {} fit", tokens.size(), context), "", "",
+                 TENON_E_ARGUMENT};
   }
   const auto& inputs = program.inputs[0];
   auto* ids = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("tokens")));

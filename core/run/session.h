@@ -31,7 +31,7 @@ struct StepResult {
   double loss = 0;       // nats per token, over the whole batch
   double grad_norm = 0;  // before clipping
   double lr = 0;
-  int64_t tokens = 0;    // that counted in the loss
+  int64_t tokens = 0;  // that counted in the loss
   double seconds = 0;
 };
 
@@ -57,7 +57,8 @@ class Session {
  public:
   // Compiles, agrees on the program's hash with all ranks, allocates, prepares, initialises parameters.
   // Collective. `recipe` and `plugins` are borrowed.
-  static Result<std::unique_ptr<Session>> open(const Recipe& recipe, const PluginSet& plugins, const SessionOptions& options);
+  static Result<std::unique_ptr<Session>> open(const Recipe& recipe, const PluginSet& plugins,
+                                               const SessionOptions& options);
   ~Session();
 
   // One optimizer step. Collective. Error N001 when the loss is not finite; the step then counts as not
@@ -69,7 +70,8 @@ class Session {
   Result<bool> any(bool mine);
 
   // Writes checkpoint step-<N> into `directory`. Collective. Returns its path.
-  Result<std::string> save(checkpoint::Storage& storage, const std::string& directory, const std::string& run_id);
+  Result<std::string> save(checkpoint::Storage& storage, const std::string& directory,
+                           const std::string& run_id);
   // Loads the newest sound checkpoint of `directory`. Collective. Error C005 for another model.
   Result<std::string> resume(checkpoint::Storage& storage, const std::string& directory);
 
@@ -113,6 +115,9 @@ class Session {
   Status feed(const Program& program, const std::vector<int64_t>& batch);
   double read(const Program& program, const std::string& output) const;
   std::string meta() const;
+  Result<std::string> choose_checkpoint(checkpoint::Storage& storage, const std::string& directory);
+  Status check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
+                        const std::string& place) const;
 
   const Recipe& recipe_;
   const PluginSet& plugins_;

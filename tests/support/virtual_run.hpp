@@ -49,7 +49,7 @@ struct RunOptions {
   int threads = 1;
   int64_t steps = 1;
   std::string root = ".";
-  EachStep each_step = {};                        // called on every rank
+  EachStep each_step = {};                      // called on every rank
   std::function<Status(Session&)> before = {};  // after opening, on every rank
   std::function<Status(Session&)> after = {};
 };
@@ -98,7 +98,8 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
   for (int rank = 1; rank < options.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       outcomes[static_cast<size_t>(rank)] = rank_main(rank);
-      if (!outcomes[static_cast<size_t>(rank)].ok()) rendezvous.abort("rank " + std::to_string(rank) + " failed");
+      if (!outcomes[static_cast<size_t>(rank)].ok())
+        rendezvous.abort("rank " + std::to_string(rank) + " failed");
     });
   }
   outcomes[0] = rank_main(0);

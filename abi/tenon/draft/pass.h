@@ -17,17 +17,24 @@ typedef struct tenon_graph tenon_graph;
 typedef uint32_t tenon_op_id;     // 0: none
 typedef uint32_t tenon_value_id;  // 0: none
 
-enum { TENON_ROLE_INPUT = 0, TENON_ROLE_ACT = 1, TENON_ROLE_PARAM = 2, TENON_ROLE_GRAD = 3, TENON_ROLE_STATE = 4, TENON_ROLE_SCALAR = 5 };
+enum {
+  TENON_ROLE_INPUT = 0,
+  TENON_ROLE_ACT = 1,
+  TENON_ROLE_PARAM = 2,
+  TENON_ROLE_GRAD = 3,
+  TENON_ROLE_STATE = 4,
+  TENON_ROLE_SCALAR = 5
+};
 enum { TENON_PHASE_A = 0, TENON_PHASE_B = 1, TENON_PHASE_C = 2 };
 
 typedef struct tenon_value_info {
   uint32_t struct_size;
   uint32_t role;
-  const char *name;
+  const char* name;
   uint32_t dtype;
   uint32_t ndim;
-  const int64_t *dims;
-  const char *const *dim_names;  // "batch", "seq", "hidden", "head" ...
+  const int64_t* dims;
+  const char* const* dim_names;  // "batch", "seq", "hidden", "head" ...
   int32_t layer;                 // -1: outside the repeated blocks
   tenon_op_id producer;
 } tenon_value_info;
@@ -37,39 +44,39 @@ TENON_SEAL(tenon_value_info, producer);
 typedef struct tenon_graph_api {
   uint32_t struct_size;
   uint32_t reserved;
-  uint32_t (*ops)(tenon_graph *graph, const tenon_op_id **out);
-  const char *(*op_kind)(tenon_graph *graph, tenon_op_id op);
-  uint32_t (*op_inputs)(tenon_graph *graph, tenon_op_id op, const tenon_value_id **out);
-  uint32_t (*op_outputs)(tenon_graph *graph, tenon_op_id op, const tenon_value_id **out);
-  uint32_t (*values)(tenon_graph *graph, const tenon_value_id **out);
-  tenon_code (*value)(tenon_graph *graph, tenon_value_id value, tenon_value_info *out, tenon_error *error);
+  uint32_t (*ops)(tenon_graph* graph, const tenon_op_id** out);
+  const char* (*op_kind)(tenon_graph* graph, tenon_op_id op);
+  uint32_t (*op_inputs)(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out);
+  uint32_t (*op_outputs)(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out);
+  uint32_t (*values)(tenon_graph* graph, const tenon_value_id** out);
+  tenon_code (*value)(tenon_graph* graph, tenon_value_id value, tenon_value_info* out, tenon_error* error);
   // Size of a mesh axis, 0 when there is none of that name.
-  int64_t (*axis_size)(tenon_graph *graph, const char *axis);
+  int64_t (*axis_size)(tenon_graph* graph, const char* axis);
   // Shards dimension `dim` of a value over a mesh axis, inside the axes already set on it. Two passes
   // that disagree about one value are an error that names both.
-  tenon_code (*shard)(tenon_graph *graph, tenon_value_id value, uint32_t dim, const char *axis,
-                      tenon_error *error);
+  tenon_code (*shard)(tenon_graph* graph, tenon_value_id value, uint32_t dim, const char* axis,
+                      tenon_error* error);
   // States that a value is replicated over an axis (which is not the same as saying nothing).
-  tenon_code (*replicate)(tenon_graph *graph, tenon_value_id value, const char *axis, tenon_error *error);
+  tenon_code (*replicate)(tenon_graph* graph, tenon_value_id value, const char* axis, tenon_error* error);
 } tenon_graph_api;
 TENON_SEAL(tenon_graph_api, replicate);
 
 typedef struct tenon_pass_config {
   uint32_t struct_size;
   uint32_t num_options;
-  const tenon_option *options;
-  const tenon_graph_api *api;
+  const tenon_option* options;
+  const tenon_graph_api* api;
 } tenon_pass_config;
 TENON_SEAL(tenon_pass_config, api);
 
 typedef struct tenon_pass {
   uint32_t struct_size;
   uint32_t phase;
-  const char *axes;       // mesh axes that it defines, separated by spaces: "dp"
-  const char *provides;   // space-separated words; each may be NULL
-  const char *needs;
-  const char *conflicts;
-  tenon_code (*run)(const tenon_pass_config *config, tenon_graph *graph, tenon_error *error);
+  const char* axes;      // mesh axes that it defines, separated by spaces: "dp"
+  const char* provides;  // space-separated words; each may be NULL
+  const char* needs;
+  const char* conflicts;
+  tenon_code (*run)(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error);
 } tenon_pass;
 TENON_SEAL(tenon_pass, run);
 

@@ -53,7 +53,8 @@ void expect_same_bits(const RunRecord& a, const RunRecord& b, const std::string&
     EXPECT_EQ(a.steps[s].result.grad_norm, b.steps[s].result.grad_norm) << what << " norm at step " << s + 1;
     EXPECT_EQ(a.steps[s].result.tokens, b.steps[s].result.tokens) << what;
     for (const auto& [name, gradient] : a.steps[s].gradients) {
-      EXPECT_EQ(gradient, b.steps[s].gradients.at(name)) << what << " gradient of " << name << " at step " << s + 1;
+      EXPECT_EQ(gradient, b.steps[s].gradients.at(name))
+          << what << " gradient of " << name << " at step " << s + 1;
     }
   }
   for (const auto& [name, bytes] : a.tensors) EXPECT_EQ(bytes, b.tensors.at(name)) << what << " " << name;
@@ -66,7 +67,8 @@ double norm(const std::vector<double>& v) {
 }
 
 // The gate of gradients: |d| <= tol * max(|g|, 1e-3 |all g|).
-void expect_gradients_close(const StepRecord& a, const StepRecord& b, Dtype dtype, double tol, const std::string& what) {
+void expect_gradients_close(const StepRecord& a, const StepRecord& b, Dtype dtype, double tol,
+                            const std::string& what) {
   double all = 0;
   for (const auto& [name, bytes] : a.gradients) all += std::pow(norm(as_doubles(bytes, dtype)), 2);
   all = std::sqrt(all);
@@ -86,13 +88,16 @@ TEST_P(ExactMode, ranks_do_not_change_the_bits) {
   const RunRecord one = must_run(recipe, {.ranks = 1, .threads = 2, .steps = 3});
   ASSERT_EQ(one.steps.size(), 3u);
   for (int ranks : {2, 4, 8}) {
-    expect_same_bits(one, must_run(recipe, {.ranks = ranks, .threads = 1, .steps = 3}), std::to_string(ranks) + " ranks");
+    expect_same_bits(one, must_run(recipe, {.ranks = ranks, .threads = 1, .steps = 3}),
+                     std::to_string(ranks) + " ranks");
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(models, ExactMode,
-                         testing::Values(std::tuple{"gpt2", "adamw", "reference"}, std::tuple{"llama", "sgd", "reference"},
-                                         std::tuple{"gpt2", "sgd", "cpu"}, std::tuple{"llama", "adamw", "cpu"}));
+                         testing::Values(std::tuple{"gpt2", "adamw", "reference"},
+                                         std::tuple{"llama", "sgd", "reference"},
+                                         std::tuple{"gpt2", "sgd", "cpu"},
+                                         std::tuple{"llama", "adamw", "cpu"}));
 
 class FastMode : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
@@ -104,8 +109,11 @@ TEST_P(FastMode, f64_gradients_are_within_1e_10) {
     const RunRecord many = must_run(recipe, {.ranks = ranks, .steps = 3});
     for (size_t s = 0; s < 3 && s < many.steps.size(); ++s) {
       const std::string what = std::to_string(ranks) + " ranks, step " + std::to_string(s + 1);
-      EXPECT_NEAR(many.steps[s].result.loss, one.steps[s].result.loss, 1e-10 * one.steps[s].result.loss) << what;
-      EXPECT_NEAR(many.steps[s].result.grad_norm, one.steps[s].result.grad_norm, 1e-10 * one.steps[s].result.grad_norm) << what;
+      EXPECT_NEAR(many.steps[s].result.loss, one.steps[s].result.loss, 1e-10 * one.steps[s].result.loss)
+          << what;
+      EXPECT_NEAR(many.steps[s].result.grad_norm, one.steps[s].result.grad_norm,
+                  1e-10 * one.steps[s].result.grad_norm)
+          << what;
       EXPECT_EQ(many.steps[s].result.tokens, one.steps[s].result.tokens) << what;
       expect_gradients_close(one.steps[s], many.steps[s], Dtype::f64, 1e-10, what);
     }
@@ -121,15 +129,16 @@ TEST_P(FastMode, microbatches_change_nothing_but_rounding) {
     const RunRecord cut = must_run(recipe, {.ranks = 2, .steps = 2});
     for (size_t s = 0; s < 2 && s < cut.steps.size(); ++s) {
       const std::string what = std::to_string(microbatches) + " microbatches";
-      EXPECT_NEAR(cut.steps[s].result.loss, whole.steps[s].result.loss, 1e-10 * whole.steps[s].result.loss) << what;
+      EXPECT_NEAR(cut.steps[s].result.loss, whole.steps[s].result.loss, 1e-10 * whole.steps[s].result.loss)
+          << what;
       expect_gradients_close(whole.steps[s], cut.steps[s], Dtype::f64, 1e-10, what);
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(models, FastMode,
-                         testing::Values(std::tuple{"gpt2", "adamw"}, std::tuple{"llama", "sgd"}, std::tuple{"gpt2", "sgd"},
-                                         std::tuple{"llama", "adamw"}));
+                         testing::Values(std::tuple{"gpt2", "adamw"}, std::tuple{"llama", "sgd"},
+                                         std::tuple{"gpt2", "sgd"}, std::tuple{"llama", "adamw"}));
 
 TEST(fast_mode, f32_kernels_on_2_ranks_agree_with_one_within_1e_6_of_the_largest) {
   const Json recipe = recipe_for("gpt2", "sgd", "cpu", "f32", false);
@@ -137,7 +146,8 @@ TEST(fast_mode, f32_kernels_on_2_ranks_agree_with_one_within_1e_6_of_the_largest
   const RunRecord two = must_run(recipe, {.ranks = 2, .steps = 1});
   double largest = 0, difference = 0;
   for (const auto& [name, bytes] : one.steps.at(0).gradients) {
-    const auto x = as_doubles(bytes, Dtype::f32), y = as_doubles(two.steps.at(0).gradients.at(name), Dtype::f32);
+    const auto x = as_doubles(bytes, Dtype::f32),
+               y = as_doubles(two.steps.at(0).gradients.at(name), Dtype::f32);
     for (size_t i = 0; i < x.size(); ++i) {
       largest = std::max(largest, std::abs(x[i]));
       difference = std::max(difference, std::abs(x[i] - y[i]));
@@ -153,7 +163,8 @@ TEST(exact_mode, batch_that_does_not_divide_names_the_nearest) {
   const auto record = run_virtual(recipe, {.ranks = 1});
   ASSERT_FALSE(record.ok());
   EXPECT_EQ(record.error().text(),
-            "error[P010]: batch 12 is not divisible by 8 (logical shards of exact mode)\n  --> /batch\n  fix: nearest: 8 or 16");
+            "error[P010]: batch 12 is not divisible by 8 (logical shards of exact mode)\n  --> /batch\n  "
+            "fix: nearest: 8 or 16");
 }
 
 }  // namespace
