@@ -84,8 +84,8 @@ Result<std::string> TcpClient::get(const std::string& key, int64_t timeout_ns) {
   request.key = key;
   request.timeout_ns = timeout_ns;
   // The server watches the timeout; ours only covers a server that is stopped.
-  constexpr int64_t kLongest = INT64_MAX - kAnswerNs;
-  const Deadline deadline(timeout_ns < 0 ? -1 : std::min(timeout_ns, kLongest) + kAnswerNs);
+  constexpr int64_t longest_ns = INT64_MAX - kAnswerNs;
+  const Deadline deadline(timeout_ns < 0 ? -1 : std::min(timeout_ns, longest_ns) + kAnswerNs);
   TENON_TRY(Reply reply, call(std::move(request), deadline));
   if (reply.kind != TENON_OK) return error_of(reply, place_);
   return std::move(reply.body);
@@ -146,20 +146,24 @@ Result<Reply> TcpClient::wait_reply(uint32_t id, const Deadline& deadline) {
       }
       continue;
     }
-    reading_ = true;
-    lock.unlock();
-    Result<std::vector<Reply>> came = read_replies(deadline);
-    lock.lock();
-    reading_ = false;
-    if (!came.ok()) {
-      broken_ = lost(came.error());
-    } else {
-      for (Reply& reply : *came) {
-        if (waiting_.erase(reply.id) > 0) replies_.emplace(reply.id, std::move(reply));
-      }
-    }
-    changed_.notify_all();  // also hands over the reading
+    read_for_all(lock, deadline);
   }
+}
+
+void TcpClient::read_for_all(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+  reading_ = true;
+  lock.unlock();
+  Result<std::vector<Reply>> came = read_replies(deadline);
+  lock.lock();
+  reading_ = false;
+  if (!came.ok()) {
+    broken_ = lost(came.error());
+  } else {
+    for (Reply& reply : *came) {
+      if (waiting_.erase(reply.id) > 0) replies_.emplace(reply.id, std::move(reply));
+    }
+  }
+  changed_.notify_all();  // also hands over the reading
 }
 
 Result<std::vector<Reply>> TcpClient::read_replies(const Deadline& deadline) {

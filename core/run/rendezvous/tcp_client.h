@@ -44,6 +44,8 @@ class TcpClient final : public Rendezvous {
   Result<Reply> call(Request request, const Deadline& deadline);
   Result<uint32_t> send_request(Request request);
   Result<Reply> wait_reply(uint32_t id, const Deadline& deadline);
+  // For everyone who waits; releases the lock meanwhile.
+  void read_for_all(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   // Reads once; the replies that came, or the error that ends the connection. A passed deadline is no error.
   Result<std::vector<Reply>> read_replies(const Deadline& deadline);
   Error lost(const Error& why) const;

@@ -83,7 +83,7 @@ class TcpServer::Loop {
   bool answer_hello(Connection& c);
   bool check_proof(Connection& c);
   void read_frames(Connection& c);
-  void handle(Connection& c, Request request);
+  void handle(Connection& c, const Request& request);
   void answer(Connection& c, const Reply& reply);
   void flush(Connection& c);
   void answer_waiting();
@@ -300,11 +300,11 @@ void TcpServer::Loop::read_frames(Connection& c) {
       c.dead = true;
       return;
     }
-    handle(c, std::move(*request));
+    handle(c, *request);
   }
 }
 
-void TcpServer::Loop::handle(Connection& c, Request request) {
+void TcpServer::Loop::handle(Connection& c, const Request& request) {
   if (request.kind == Request::Kind::kSet) {
     const Status status = store_.set(request.key, request.value);
     answer(c, status.ok() ? Reply{request.id, TENON_OK, "OK", ""} : error_reply(request.id, status.error()));

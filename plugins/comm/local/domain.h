@@ -65,7 +65,7 @@ class Domain : public tenon_comm_domain {
 // A member's handle.
 class GroupHandle : public tenon_comm_group {
  public:
-  GroupHandle(Domain& domain, std::vector<int> members);
+  GroupHandle(Domain& domain, const std::vector<int>& members);
   ~GroupHandle();
   GroupHandle(const GroupHandle&) = delete;
   GroupHandle& operator=(const GroupHandle&) = delete;

@@ -12,11 +12,11 @@ using sdk::Failure;
 namespace {
 
 std::string rank_list(const std::vector<int>& ranks) {
-  constexpr size_t kNamed = 16;
+  constexpr size_t most_named = 16;
   std::string out;
-  for (size_t i = 0; i < ranks.size() && i < kNamed; ++i)
+  for (size_t i = 0; i < ranks.size() && i < most_named; ++i)
     out += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  if (ranks.size() > kNamed) out += " and " + std::to_string(ranks.size() - kNamed) + " more";
+  if (ranks.size() > most_named) out += " and " + std::to_string(ranks.size() - most_named) + " more";
   return out;
 }
 

@@ -107,8 +107,8 @@ std::shared_ptr<Hub> accept_invitation(const tenon_comm_config& config) {
 
 Deadline deadline_in(int64_t timeout_ns) {
   if (timeout_ns < 0) return std::nullopt;
-  constexpr int64_t kYear = int64_t{365} * 24 * 3600 * 1000000000;
-  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYear));
+  constexpr int64_t year_ns = int64_t{365} * 24 * 3600 * 1000000000;
+  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, year_ns));
 }
 
 std::string seconds_text(int64_t ns) {
@@ -192,7 +192,7 @@ std::shared_ptr<Hub> join_hub(const tenon_comm_config& config) {
     hub->meet(config.rank, deadline, config.timeout_ns);
     return hub;
   }
-  const auto hub = std::make_shared<Hub>(config.world);
+  auto hub = std::make_shared<Hub>(config.world);
   const Invitation invitation{Registry::instance().add(hub), getpid(), config.world, 0};
   struct Withdraw {
     uint64_t token;

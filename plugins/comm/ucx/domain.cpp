@@ -1,6 +1,7 @@
 #include "domain.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 namespace tenon::comm_ucx {
@@ -18,10 +20,12 @@ using sdk::Failure;
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
+// UCX refuses to be armed once or twice after each wake-up, until it has taken the old signals.
+constexpr int kRetries = 4;
 
 std::vector<int> all_ranks(int world) {
-  std::vector<int> out;
-  for (int r = 0; r < world; ++r) out.push_back(r);
+  std::vector<int> out(static_cast<size_t>(world));
+  std::iota(out.begin(), out.end(), 0);
   return out;
 }
 
@@ -78,15 +82,15 @@ Domain::~Domain() {
 }
 
 void* Domain::allocate(uint64_t bytes) {
-  constexpr uint64_t kHugePage = uint64_t{2} << 20;
-  const uint64_t alignment = bytes >= kHugePage ? kHugePage : 64;
+  constexpr uint64_t huge_page = uint64_t{2} << 20;
+  const uint64_t alignment = bytes >= huge_page ? huge_page : 64;
   if (bytes > UINT64_MAX / 2)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
   const uint64_t size = (std::max<uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* pointer = std::aligned_alloc(alignment, size);
   if (pointer == nullptr)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
-  if (alignment == kHugePage) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
+  if (alignment == huge_page) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
   std::memset(pointer, 0, size);
   const std::lock_guard lock(mutex_);
   allocated_.insert(pointer);
@@ -148,9 +152,9 @@ bool Domain::progress() {
 
 bool Domain::run_worker() {
   if (frozen()) return false;
-  constexpr int kMost = 64;  // rounds, so that a flood of messages cannot keep the caller
+  constexpr int most_rounds = 64;  // rounds, so that a flood of messages cannot keep the caller
   bool moved = false;
-  for (int i = 0; i < kMost && worker_->progress() > 0; ++i) moved = true;
+  for (int i = 0; i < most_rounds && worker_->progress() > 0; ++i) moved = true;
   if (control_came_) take_control();
   return moved;
 }
@@ -197,9 +201,16 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
       if (settled(plan)) return;
     }
     idle = moved ? 0 : idle + 1;
-    if (idle < spins_ || !worker_->arm()) continue;
-    sleep(lock, deadline);
-    idle = 0;
+    if (idle < spins_) continue;
+    if (worker_->arm()) {
+      sleep(lock, deadline);
+      idle = 0;
+    } else if (idle > spins_ + kRetries) {
+      // There is something to do, but nothing moves: a peer has no room for us, and may need this core to
+      // make some.
+      lock.unlock();
+      sched_yield();
+    }
   }
 }
 

@@ -32,6 +32,8 @@ Config make_config(const std::string& tls) {
       {"TLS", tls.empty() ? "^cma" : tls.c_str()},
       // Without it UCX takes shared memory for unable to tell that a peer has died, and falls back to TCP.
       {"MM_ERROR_HANDLING", "y"},
+      // Room for 4 MiB at the receiver before a sender must wait for its turn on a core.
+      {"MM_FIFO_SIZE", "512"},
       {"KEEPALIVE_INTERVAL", "1s"},
       // A vanished host, on an idle connection, is noticed after 5 + 3 * 2 s; deadlines cover the rest.
       {"KEEPIDLE", "5s"},

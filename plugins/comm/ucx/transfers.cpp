@@ -13,6 +13,7 @@ using comm::Op;
 
 namespace {
 
+constexpr int64_t kMs = 1'000'000;
 constexpr auto kGrace = std::chrono::milliseconds(500);
 
 void hash_in(uint64_t& hash, uint64_t value) {
@@ -232,7 +233,6 @@ bool Transfers::cancel() {
   for_each_in_flight([&](const Slot& slot) {
     if (!slot.sends) ucp_request_cancel(group_.worker().get(), slot.request);
   });
-  constexpr int64_t kMs = 1'000'000;
   bool all_ended = progress_until_ended(50 * kMs);
   if (!all_ended) {
     std::set<int> holding;
