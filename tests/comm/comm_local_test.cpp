@@ -61,6 +61,9 @@ TEST_P(CommLocalFaults, a_mismatched_message_names_both_ends) {
   expect_passes(a_mismatched_message_names_both_ends);
 }
 TEST_P(CommLocalFaults, a_rank_that_stops_is_named_after_the_timeout) { expect_passes(a_rank_stops); }
+TEST_P(CommLocalFaults, an_abort_at_any_moment_gives_memory_back) {
+  expect_passes(an_abort_gives_memory_back);
+}
 TEST_P(CommLocalFaults, an_abort_ends_a_wait) { expect_passes(an_abort_ends_a_wait); }
 
 std::string world_name(const testing::TestParamInfo<int>& info) { return "of_" + std::to_string(info.param); }
