@@ -18,8 +18,8 @@
 
 namespace tenon::embed {
 
-// A key is set once per rendezvous, but a run agrees on something with each resume: its calls, which all
-// ranks make in the same order, get keys of their own.
+// A key is set once per rendezvous, but a session uses the same names with each resume. Its calls, which all
+// ranks make in the same order, get names of their own; those of comm plugins, which outlive a call, stay.
 class CallRendezvous final : public run::Rendezvous {
  public:
   explicit CallRendezvous(std::unique_ptr<run::Rendezvous> inner) : inner_(std::move(inner)) {}
@@ -34,7 +34,8 @@ class CallRendezvous final : public run::Rendezvous {
 
  private:
   std::string scoped(const std::string& key) const {
-    return key.starts_with("agree/") ? "call/" + std::to_string(call_) + "/" + key : key;
+    const bool repeated = key.starts_with("agree/") || key.starts_with("resume/");
+    return repeated ? "call/" + std::to_string(call_) + "/" + key : key;
   }
   std::unique_ptr<run::Rendezvous> inner_;
   int64_t call_ = 0;

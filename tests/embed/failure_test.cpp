@@ -70,6 +70,19 @@ TEST(Failure, a_handler_that_a_plugin_installs_while_a_run_opens_is_gone_behind_
   EXPECT_EQ(before.sa_handler, after.sa_handler);
 }
 
+// A rank that waits for one that never comes would wait for an hour.
+TEST(Failure, when_one_rank_cannot_open_the_others_stop_waiting_and_its_cause_is_the_error) {
+  const FaultyContext context;
+  Json recipe = faulty(-1);
+  recipe["data"]["options"]["opens"] = 1;
+  tenon_run_options options = ranks(2);
+  options.timeout_ns = 3'600'000'000'000;
+  OpenRun run(context.get(), recipe, ".", options);
+  EXPECT_EQ(run.opened().code, TENON_E_MEMORY);
+  EXPECT_TRUE(has(run.opened().text, "too many datasets")) << run.opened().text;
+  EXPECT_EQ(run.get(), nullptr);
+}
+
 // The other rank waits for gradients that never come; it must be told, and its words must not be the error.
 TEST(Failure, when_one_rank_fails_the_others_stop_waiting_and_its_cause_is_the_error) {
   for (const int n : {1, 2, 4}) {

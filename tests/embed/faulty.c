@@ -1,5 +1,5 @@
 // data/faulty: 64 samples of small numbers. Installs a signal handler when opened, as libraries below plugins
-// do; logs each read; and fails at one sample, on whichever rank has it.
+// do; logs each read; fails at one sample, on whichever rank has it, or when opened too often.
 #include <signal.h>
 #include <string.h>
 #include <tenon/data.h>
@@ -21,7 +21,7 @@ static void on_signal(int number) { (void)number; }
 
 static tenon_code open_data(const tenon_data_config* config, tenon_dataset** out, tenon_error* error) {
   const int at = __atomic_fetch_add(&num_datasets, 1, __ATOMIC_RELAXED);
-  if (at >= 8) {
+  if (at >= 8 || at >= config->options[1].i) {
     if (error != NULL) strcpy(error->message, "too many datasets");
     return TENON_E_MEMORY;
   }
@@ -76,7 +76,9 @@ static const tenon_option_decl fail_at = {sizeof(tenon_option_decl),
                                           NULL,
                                           -1,
                                           kNumSamples};
-static const tenon_option_decl* const declared[] = {&fail_at};
+static const tenon_option_decl opens = {
+    sizeof(tenon_option_decl), TENON_INT, "opens", "how often it can be opened", "8", NULL, 0, 8};
+static const tenon_option_decl* const declared[] = {&fail_at, &opens};
 
 static tenon_code init(const tenon_host* host, tenon_error* error) {
   (void)error;
@@ -96,7 +98,7 @@ TENON_EXPORT const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
                                                    "1",
                                                    "fails when told to",
                                                    declared,
-                                                   1,
+                                                   2,
                                                    init,
                                                    deinit,
                                                    get_interface};
