@@ -15,14 +15,15 @@ namespace {
 struct Seen {
   std::thread::id thread;
   std::vector<std::string> lines;
-  int inside = 0;
-  bool overlapped = false;
+  std::atomic<int> inside{0};
+  std::atomic<bool> overlapped{false};
   bool elsewhere = false;
 };
 
 void note(void* user, uint32_t, const char* source, uint32_t, const char* message) {
   Seen& seen = *static_cast<Seen*>(user);
-  seen.overlapped |= ++seen.inside != 1;
+  if (++seen.inside != 1) seen.overlapped = true;
+  std::this_thread::yield();  // room for another to come in
   seen.elsewhere |= seen.thread != std::thread::id() && std::this_thread::get_id() != seen.thread;
   seen.lines.push_back(std::string(source) + ": " + message);
   --seen.inside;
