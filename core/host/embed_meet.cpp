@@ -18,7 +18,7 @@ Result<Meeting> meet_in_process(const Recipe& recipe, int32_t wanted) {
   out.world = wanted > 0 ? wanted : std::max<int64_t>(fixed, 1);
   auto memory = std::make_unique<run::MemoryRendezvous>();
   out.memory = memory.get();
-  out.rendezvous = std::make_unique<CallRendezvous>(std::move(memory));
+  out.rendezvous = std::move(memory);
   return out;
 }
 
@@ -47,7 +47,7 @@ Result<Meeting> meet_by_network(const tenon_run_options& options, int64_t timeou
   client.rank = static_cast<uint32_t>(options.rank);
   client.connect_timeout_ns = timeout_ns;
   TENON_TRY(auto connection, run::TcpClient::connect(client));
-  out.rendezvous = std::make_unique<CallRendezvous>(std::move(connection));
+  out.rendezvous = std::move(connection);
   return out;
 }
 

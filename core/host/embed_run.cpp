@@ -55,7 +55,6 @@ Result<T> first_cause(std::vector<std::optional<Result<T>>>& ends) {
 template <class T>
 Result<T> Run::on_ranks(Survives survives, const std::function<Result<T>(Session&)>& call) {
   std::vector<std::optional<Result<T>>> ends(sessions_.size());
-  if (meeting_.rendezvous != nullptr) meeting_.rendezvous->next_call();
   team_->run([&](int i) {
     auto& end = ends[static_cast<size_t>(i)];
     Session& session = *sessions_[static_cast<size_t>(i)];
@@ -213,7 +212,8 @@ Status Run::resume(const std::string& directory) {
   }
   torn_.reset();
   for (const auto& damaged : sessions_[0]->passed_over()) {
-    context_.registry().host().log(TENON_LOG_WARN, damaged.directory, 0, "passed over: " + damaged.error.cause);
+    context_.registry().host().log(TENON_LOG_WARN, damaged.directory, 0,
+                                   "passed over: " + damaged.error.cause);
   }
   // What is saved next continues that run: a folder holds checkpoints of one run only.
   TENON_TRY(const auto from, checkpoint::Checkpoint::open(storage, *loaded));

@@ -18,36 +18,13 @@
 
 namespace tenon::embed {
 
-// A key is set once per rendezvous, but a session uses the same names with each resume. Its calls, which all
-// ranks make in the same order, get names of their own; those of comm plugins, which outlive a call, stay.
-class CallRendezvous final : public run::Rendezvous {
- public:
-  explicit CallRendezvous(std::unique_ptr<run::Rendezvous> inner) : inner_(std::move(inner)) {}
-  // While no rank is at work.
-  void next_call() { ++call_; }
-  Status set(const std::string& key, std::string_view value) override {
-    return inner_->set(scoped(key), value);
-  }
-  Result<std::string> get(const std::string& key, int64_t timeout_ns) override {
-    return inner_->get(scoped(key), timeout_ns);
-  }
-
- private:
-  std::string scoped(const std::string& key) const {
-    const bool repeated = key.starts_with("agree/") || key.starts_with("resume/");
-    return repeated ? "call/" + std::to_string(call_) + "/" + key : key;
-  }
-  std::unique_ptr<run::Rendezvous> inner_;
-  int64_t call_ = 0;
-};
-
 // How ranks meet. In one process through memory; in several through a server, which rank 0 may hold.
 struct Meeting {
   int64_t first_rank = 0;  // of this process
   int64_t world = 1;
   std::unique_ptr<run::TcpServer> server;
-  std::unique_ptr<CallRendezvous> rendezvous;  // NULL where this process is alone in the world
-  run::MemoryRendezvous* memory = nullptr;     // what is within, if ranks are threads
+  std::unique_ptr<run::Rendezvous> rendezvous;  // NULL where this process is alone in the world
+  run::MemoryRendezvous* memory = nullptr;      // what is within, if ranks are threads
 };
 
 // A010 unless they make sense together.

@@ -131,8 +131,9 @@ Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, con
   }
   if (options_.id.world > 1) {
     TENON_TRY(const auto all,
-              run::all_gather_bytes(*options_.rendezvous, "resume", static_cast<int>(options_.id.rank),
-                                    static_cast<int>(options_.id.world), chosen, options_.timeout_ns));
+              run::all_gather_bytes(*options_.rendezvous, fmt::format("resume/{}", resumes_++),
+                                    static_cast<int>(options_.id.rank), static_cast<int>(options_.id.world),
+                                    chosen, options_.timeout_ns));
     chosen = all[0];
   }
   TENON_CHECK(std::move(failed));

@@ -133,7 +133,7 @@ class Session {
   int64_t control_word_ = 0;
   int64_t steps_done_ = 0;
   int64_t attempt_ = 1;
-  int64_t saves_ = 0;
+  int64_t saves_ = 0, resumes_ = 0;  // calls so far: their exchanges between ranks have names of their own
   std::vector<checkpoint::Rejected> passed_over_;
 };
 

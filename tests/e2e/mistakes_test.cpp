@@ -393,10 +393,11 @@ TEST_F(Changed, bit_of_a_tensor_is_found) {
   std::string shard = place_.read("run/checkpoints/step-3/shard-00000.safetensors");
   shard.back() = static_cast<char>(shard.back() ^ 1);
   place_.write("run/checkpoints/step-3/shard-00000.safetensors", shard);
-  expect_error(place_, {"resume", "run"}, 5,
-               "error[C006]: the checksum of shard 0, chunk ...\n"
-               "  --> run/checkpoints/step-3/shard-00000.safetensors: tensor '...\n"
-               "  fix: use an older checkpoint or restore this one from a copy\n");
+  expect_error(
+      place_, {"resume", "run"}, 5,
+      "error[C001]: no checkpoint can be loaded\n"
+      "    step-3: the checksum of shard 0, chunk ...: tensor 'wte.weight/optimizer/adamw.exp_avg_sq')\n"
+      "  --> run/checkpoints\n");
 }
 
 // -- the command line ---------------------------------------------------------------------------------

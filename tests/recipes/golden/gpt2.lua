@@ -12,7 +12,6 @@ return t.run {
   seed = 7,
   steps = p.steps,
   batch = 8,
-  microbatches = 2,
   context = 16,
   precision = "f64",
   numerics = { mode = "exact", shards = 4 },
