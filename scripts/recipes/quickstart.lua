@@ -3,7 +3,7 @@ local t = require "tenon"
 
 local p = t.params {
   file = t.string { doc = "text file to train on" },
-  steps = t.count { 1000, min = 1, doc = "optimizer steps" },
+  steps = t.count { 1800, min = 1, doc = "optimizer steps" },
   batch = t.count { 8, min = 1, doc = "samples per step, over all ranks" },
   ranks = t.count { 2, min = 1, doc = "worker processes" },
   lr = t.number { 2e-3, min = 0, doc = "peak learning rate" },
@@ -24,7 +24,7 @@ return t.run {
     groups = { { match = { "*.bias", "*ln_*" }, weight_decay = 0 } },
   },
   mesh = t.mesh { dp = p.ranks },
-  eval = { every = 250, batches = 16 },
-  save = { every = 250, keep = 2 },
+  eval = { every = 300, batches = 16 },
+  save = { every = 300, keep = 2 },
   log = { every = 10, sinks = { t.sink.jsonl {} } },
 }
