@@ -25,10 +25,8 @@ extern char** environ;
 namespace tenon::cli {
 namespace {
 
-// A signal handler can reach nothing but a global.
+// Signals are the process's own.
 std::atomic<bool> g_stop{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
-
-void on_stop_signal(int) { g_stop.store(true); }
 
 int threads_per_rank(const LaunchOptions& options) {
   if (options.threads > 0) return options.threads;
@@ -311,12 +309,22 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
 
 }  // namespace
 
-void install_stop_handler() {
-  struct sigaction action {};
-  action.sa_handler = on_stop_signal;
-  sigaction(SIGTERM, &action, nullptr);
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second Ctrl-C ends at once
-  sigaction(SIGINT, &action, nullptr);
+// Signals are taken by a thread of their own and blocked in all others: generated matrix code may use the
+// stack pointer freely, and a signal frame would then be written into somebody's memory.
+void install_stop_handler(bool second_ends) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, second_ends] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+      const bool again = g_stop.exchange(true);
+      if (!again || !second_ends || signal != SIGINT) continue;
+      pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      kill(getpid(), SIGINT);
+    }
+  }).detach();
 }
 
 const std::atomic<bool>& stop_requested() { return g_stop; }
@@ -359,8 +367,7 @@ Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job
 
 int worker_main(const Places& places, const WorkerOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
-  install_stop_handler();
-  signal(SIGINT, on_stop_signal);  // the launcher decides about a second Ctrl-C
+  install_stop_handler(false);       // the launcher decides about a second Ctrl-C
   const auto end = work(places, options);
   if (end.ok()) return *end == LoopEnd::stopped ? kExitStopped : 0;
   report(options.report_fd, end.error());

@@ -36,7 +36,7 @@ struct WorkerOptions {
 int worker_main(const Places& places, const WorkerOptions& options);
 
 // Set by SIGINT and SIGTERM once install_stop_handler() was called.
-void install_stop_handler();
+void install_stop_handler(bool second_ends = true);
 const std::atomic<bool>& stop_requested();
 
 const char* style_name(Progress::Style style);
