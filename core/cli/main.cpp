@@ -172,7 +172,7 @@ Result<int64_t> check_data(const Planned& planned, int ranks) {
   TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
   if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok())
     return std::move(split).error();
-  TENON_CHECK(check_vocabulary(eval.program, feeder->token_limit()));
+  TENON_CHECK(check_vocabulary(eval, feeder->token_limit()));
   return feeder->num_samples();
 }
 
@@ -188,7 +188,7 @@ Result<int> check(const Places& places, const Arguments& arguments) {
     passed.push_back(data);
     std::cout << Json{{"ok", true},
                       {"passed", passed},
-                      {"program_sha256", program_hash(planned->compiled.program)}}
+                      {"program_sha256", program_hash(planned->compiled)}}
                      .dump()
               << '\n';
     return 0;
@@ -201,7 +201,7 @@ Result<int> check(const Places& places, const Arguments& arguments) {
 Result<int> plan(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const auto planned, plan_recipe(places, registry, arguments));
-  const Program& program = planned->compiled.program;
+  const Program& program = planned->compiled.of(0);
   if (arguments.json) {
     Json memory;
     for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
@@ -211,7 +211,7 @@ Result<int> plan(const Places& places, const Arguments& arguments) {
                       {"instructions", program.instrs.size()},
                       {"lanes", program.lanes},
                       {"microbatches", program.microbatches},
-                      {"program_sha256", program_hash(program)}}
+                      {"program_sha256", program_hash(planned->compiled)}}
                      .dump()
               << '\n';
     return 0;

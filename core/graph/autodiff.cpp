@@ -39,8 +39,27 @@ Status Backward::contribute(ValueId target, ValueId grad) {
   const Value& value = graph_.value(target);
   TENON_TRY(const auto sum, graph_.add_op("add", {it->second, grad}, {}, Phase::input_grad, value.layer,
                                           {value.name + ".grad+"}));
+  graph_.op(graph_.value(sum[0]).producer).stage = op_.stage;
   it->second = sum[0];
   return {};
+}
+
+Result<std::vector<ValueId>> Backward::add(const std::string& kind, const std::vector<ValueId>& in,
+                                           const Attrs& attrs, Phase phase,
+                                           const std::vector<ValueId>& targets) {
+  std::vector<std::string> names;
+  for (ValueId target : targets) names.push_back(graph_.value(target).name + ".grad");
+  TENON_TRY(auto out, graph_.add_op(kind, in, attrs, phase, op_.layer, names));
+  Op& made = graph_.op(graph_.value(out[0]).producer);
+  made.stage = op_.stage;
+  made.grad_out = targets;
+  for (ValueId id : in) {
+    made.grad_in.push_back(kNone);
+    for (size_t k = 0; k < op_.out.size(); ++k) {
+      if (grad(k) == id) made.grad_in.back() = op_.out[k];
+    }
+  }
+  return out;
 }
 
 void Backward::pass(ValueId target, ValueId grad) { passed_.emplace_back(target, grad); }
@@ -50,24 +69,20 @@ Status Backward::emit(const std::string& kind, const std::vector<ValueId>& in, c
   const bool any = std::any_of(targets.begin(), targets.end(),
                                [this](ValueId t) { return t < needed_.size() && needed_[t]; });
   if (!any) return {};
-  std::vector<std::string> names;
-  for (ValueId target : targets) names.push_back(graph_.value(target).name + ".grad");
-  TENON_TRY(const auto out, graph_.add_op(kind, in, attrs, Phase::input_grad, op_.layer, names));
+  TENON_TRY(const auto out, add(kind, in, attrs, Phase::input_grad, targets));
   for (size_t i = 0; i < targets.size(); ++i) TENON_CHECK(contribute(targets[i], out[i]));
   return {};
 }
 
 Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
                       const std::vector<ValueId>& targets) {
-  std::vector<std::string> names;
   for (ValueId target : targets) {
     if (graph_.value(target).role != Role::param) {
       return Error{"G006", kind + ": operand '" + graph_.value(target).name + "' must be a parameter", "", "",
                    TENON_E_RECIPE};
     }
-    names.push_back(graph_.value(target).name + ".grad");
   }
-  TENON_TRY(const auto out, graph_.add_op(kind, in, attrs, Phase::weight_grad, op_.layer, names));
+  TENON_TRY(const auto out, add(kind, in, attrs, Phase::weight_grad, targets));
   std::vector<ValueId> acc;
   for (size_t i = 0; i < targets.size(); ++i) {
     // The gradient keeps the parameter's own dims: names as well as sizes.
@@ -87,7 +102,7 @@ Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, c
 }
 
 Status Backward::run(OpId id, OpId loss_op) {
-  enter(graph_.op(id));
+  op_ = graph_.op(id);
   passed_.clear();
   for (size_t k = 1; k < op_.out.size(); ++k) {
     if (!grads_.contains(op_.out[k])) continue;

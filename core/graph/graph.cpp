@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "graph/ops.h"
 
 namespace tenon {
@@ -35,7 +37,7 @@ Result<std::vector<ValueId>> Graph::add_op(const std::string& kind, const std::v
                  TENON_E_RECIPE};
   }
   TENON_TRY(std::vector<TensorType> types, infer_outputs(*def, *this, in, attrs));
-  Op op{def, in, {}, attrs, phase, layer, {}, {}};
+  Op op{def, in, {}, attrs, phase, layer, {}, {}, 0, {}, {}};
   for (size_t i = 0; i < types.size(); ++i) {
     Value value;
     value.name = i < names.size() ? names[i] : names.front() + "." + def->output_names[i];
@@ -61,6 +63,12 @@ std::vector<ValueId> Graph::with_role(Role role) const {
   for (size_t i = 0; i < values_.size(); ++i) {
     if (values_[i].role == role) out.push_back(static_cast<ValueId>(i));
   }
+  return out;
+}
+
+int Graph::stages() const {
+  int out = 1;
+  for (const Op& op : ops_) out = std::max(out, op.stage + 1);
   return out;
 }
 

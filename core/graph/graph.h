@@ -25,6 +25,24 @@ struct Init {
   double scale = 0;  // normal: standard deviation; uniform: bound
 };
 
+// What a pass said about a value and one mesh axis. An axis that no pin mentions is left to propagation,
+// which is not the same as replicated.
+struct Pin {
+  AxisId axis = 0;
+  std::optional<size_t> dim;  // sharded by; unset: replicated over the axis
+  std::string by;             // the pass
+  bool operator==(const Pin&) const = default;
+};
+
+// Where a parameter rests between its uses: cut into flat ranges over the axes. Level 1: the optimizer's
+// state, 2: its gradient too, 3: the parameter itself too (Rajbhandari et al., "ZeRO", 2020).
+struct Storage {
+  int level = 0;
+  std::vector<AxisId> axes;
+  std::string by;
+  bool operator==(const Storage&) const = default;
+};
+
 struct Value {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -33,9 +51,9 @@ struct Value {
   int layer = -1;  // round of the repeat that made it; -1: outside
   OpId producer = kNone;
   Init init;                           // parameters only
-  std::optional<Placement> pinned;     // set by a pass; unset is not the same as replicated
-  std::vector<std::string> pinned_by;  // who set it
-  Placement placement;                 // known after propagation
+  std::vector<Pin> pins;  // in the order in which they were set, at most one for an axis
+  Storage storage;        // parameters only
+  Placement placement;    // known after propagation
 };
 
 struct Op {
@@ -48,6 +66,11 @@ struct Op {
   // Outputs that this op adds into: acc[k] is the value whose memory output k continues. Empty: none.
   std::vector<ValueId> acc;
   std::vector<AxisId> axes;  // collectives: the mesh axes they run over
+  int stage = 0;  // of the pipeline; a backward op is on the stage of its forward op
+  // Backward ops: per input, the forward value whose whole gradient it is, or kNone; per output, the value
+  // to whose gradient it contributes. Empty: neither.
+  std::vector<ValueId> grad_in;
+  std::vector<ValueId> grad_out;
 };
 
 class Graph {
@@ -68,8 +91,11 @@ class Graph {
   OpId append(Op op);
   std::optional<ValueId> find(const std::string& name) const;
   std::vector<ValueId> with_role(Role role) const;
+  // One above the last stage of an op.
+  int stages() const;
 
-  Dtype real = Dtype::f32;  // what "float" means in op signatures
+  Dtype real = Dtype::f32;     // what "float" means in op signatures
+  AxisId pipeline = kNone;     // the mesh axis that stages are spread over
 
  private:
   std::vector<Value> values_;

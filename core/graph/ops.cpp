@@ -47,10 +47,17 @@ Status rope_backward(Backward& b, const Op& op) {
   return b.emit("rope", {b.grad(0), op.in[1]}, attrs, {op.in[0]});
 }
 
+Status attention_backward_as(const char* kind, Backward& b, const Op& op) {
+  return b.emit(kind, {b.grad(0), op.in[0], op.in[1], op.in[2], op.out[0], op.out[1], op.in[3], op.in[4]},
+                op.attrs, {op.in[0], op.in[1], op.in[2]});
+}
+
 Status attention_backward(Backward& b, const Op& op) {
-  return b.emit("attention_dgrad",
-                {b.grad(0), op.in[0], op.in[1], op.in[2], op.out[0], op.out[1], op.in[3], op.in[4]}, op.attrs,
-                {op.in[0], op.in[1], op.in[2]});
+  return attention_backward_as("attention_dgrad", b, op);
+}
+
+Status attention_ring_backward(Backward& b, const Op& op) {
+  return attention_backward_as("attention_ring_dgrad", b, op);
 }
 
 Status gelu_backward(Backward& b, const Op& op) {
@@ -78,8 +85,10 @@ Status add_backward(Backward& b, const Op& op) {
 std::vector<OpDef> raw_table() {
   // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
   return {
-      {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "v", "1", "", 0, -1, false, embedding_backward},
-      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "v", "0", "rows:i", 1, -1, true},
+      {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "", "1", "", 0, -1, false, embedding_backward,
+       "v", "embedding_shard"},
+      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "", "0", "rows:i", 1, -1, true, nullptr,
+       "v", "embedding_shard_wgrad"},
       {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8,
        -1, false, layernorm_backward},
       {"layernorm_dgrad", "dy:f x:f w:f mean:f rstd:f", "dx:f", "b s h, b s h, h, b s, b s -> b s h", "h",
@@ -104,7 +113,13 @@ std::vector<OpDef> raw_table() {
        attention_backward},
       {"attention_dgrad", "do:f q:f k:f v:f o:f lse:f qpos:i kpos:i", "dq:f dk:f dv:f",
        "b s g r d, b s g r d, b t g d, b t g d, b s g r d, b g r s, b s, b t -> b s g r d, b t g d, b t g d",
-       "s t d", "0", "scale:f", 5},
+       "t d", "0", "scale:f", 5},
+      {"attention_ring", "q:f k:f v:f qpos:i kpos:i", "o:f lse:f",
+       "b s g r d, b s g d, b s g d, b s, b s -> b s g r d, b g r s", "d", "", "scale:f", 2, -1, false,
+       attention_ring_backward},
+      {"attention_ring_dgrad", "do:f q:f k:f v:f o:f lse:f qpos:i kpos:i", "dq:f dk:f dv:f",
+       "b s g r d, b s g r d, b s g d, b s g d, b s g r d, b g r s, b s, b s -> b s g r d, b s g d, b s g d",
+       "d", "0", "scale:f", 5},
       {"gelu", "x:f", "y:f", "b s e.. -> b s e..", "", "", "", 12, -1, false, gelu_backward},
       {"gelu_dgrad", "dy:f x:f", "dx:f", "b s e.., b s e.. -> b s e..", "", "0", "", 20, 0},
       {"swiglu", "gate:f up:f", "y:f", "b s e.., b s e.. -> b s e..", "", "1", "", 8, -1, false,
@@ -113,13 +128,14 @@ std::vector<OpDef> raw_table() {
        "", "0", "", 12},
       {"dropout", "x:f sample:l pos:i step:l", "y:f", "b s e.., b, b s, -> b s e..", "e", "0", "p:f key:i",
        12, 0, false, dropout_backward},
-      {"cross_entropy", "logits:f targets:i", "loss:d count:l lse:f", "b s v, b s -> , , b s", "v", "", "", 6,
+      {"cross_entropy", "logits:f targets:i", "loss:d count:l lse:f", "b s v, b s -> , , b s", "!v", "", "", 6,
        -1, false, cross_entropy_backward},
-      {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "",
-       "", 6, 0},
+      {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "", "", "",
+       6, 0, false, nullptr, "v", "cross_entropy_shard_dgrad"},
       {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
       {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
-      {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
+      {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1, -1, false, nullptr, "", "",
+       true},
       {"update", "grad:f param:f scale:d", "new:f", "e.., e.., -> e..", "", "", "", 12, 1},
       {"all_reduce", "x:a", "y:0", "e.. -> e..", "", "", "", 0, 0},
       {"reduce_scatter", "x:a", "y:0", "e.. -> e..", "", "", "", 0},

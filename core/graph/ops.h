@@ -24,13 +24,19 @@ struct OpDef {
   const char* inputs;
   const char* outputs;
   const char* rule;          // shapes and sharding at once; see instantiate_rule
-  const char* whole;         // factors that must not be sharded
+  const char* whole;         // factors that must not be sharded; "!v": over which the op exchanges itself
   const char* linear;        // sets of inputs jointly linear in partials
   const char* attrs;         // "eps:f inverse:i": all required, no others allowed
   double flops;              // per point of the product of all factors
   int inplace = -1;          // output 0 may take over the memory of this input
   bool accumulates = false;  // may add into its outputs
   Status (*backward)(Backward&, const Op&) = nullptr;
+  // A factor whose shards need a kernel of another kind, told by its attribute `start` which index is the
+  // shard's first; and that kind.
+  const char* offset = "";
+  const char* shard_kind = "";
+  // Takes inputs that are partial sums over any axes and reduces them itself.
+  bool absorbs = false;
 
   // Derived from the strings above when the table is made.
   std::vector<std::string> input_names = {}, output_names = {};

@@ -19,6 +19,15 @@ std::optional<AxisId> Mesh::find(std::string_view name) const {
   return std::nullopt;
 }
 
+std::vector<AxisId> Mesh::find_all(std::string_view name) const {
+  if (const auto one = find(name)) return {*one};
+  std::vector<AxisId> out;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].name.starts_with(std::string(name) + "_")) out.push_back(static_cast<AxisId>(i));
+  }
+  return out;
+}
+
 std::vector<int64_t> Mesh::coordinate(int64_t rank) const {
   std::vector<int64_t> out(axes.size());
   for (size_t i = axes.size(); i-- > 0;) {
@@ -56,6 +65,12 @@ int64_t Mesh::size(const std::vector<AxisId>& axis_set) const {
   int64_t n = 1;
   for (AxisId axis : axis_set) n *= axes[axis].size;
   return n;
+}
+
+int64_t index_on(const Mesh& mesh, const std::vector<int64_t>& coordinate, const std::vector<AxisId>& axes) {
+  int64_t index = 0;
+  for (AxisId axis : axes) index = index * mesh.axes[axis].size + coordinate[axis];
+  return index;
 }
 
 std::string Mesh::text() const {
@@ -180,7 +195,12 @@ class RuleBuilder {
   RuleBuilder(const std::map<std::string, int64_t>& lengths, const std::string& whole) : lengths_(lengths) {
     std::stringstream words(whole);
     std::string word;
-    while (words >> word) whole_.insert(word);
+    while (words >> word) {
+      if (word[0] == '!')
+        kinds_[word.substr(1)] = Rule::Kind::exchange;
+      else
+        kinds_[word] = Rule::Kind::whole;
+    }
   }
   std::vector<int> expand(const Pattern& pattern, Rule& rule) {
     std::vector<int> out;
@@ -197,13 +217,13 @@ class RuleBuilder {
   int factor(const std::string& name, const std::string& suffix, Rule& rule) {
     const auto [it, fresh] = ids_.try_emplace(name + suffix, static_cast<int>(rule.factors.size()));
     if (fresh) {
-      rule.factors.push_back(
-          {name + suffix, whole_.contains(name) ? Rule::Kind::whole : Rule::Kind::parallel});
+      const auto kind = kinds_.find(name);
+      rule.factors.push_back({name + suffix, kind == kinds_.end() ? Rule::Kind::parallel : kind->second});
     }
     return it->second;
   }
   const std::map<std::string, int64_t>& lengths_;
-  std::set<std::string> whole_;
+  std::map<std::string, Rule::Kind> kinds_;  // of the factors that are not parallel
   std::map<std::string, int> ids_;
 };
 
@@ -236,7 +256,7 @@ Result<Rule> instantiate_rule(const std::string& text, const std::string& whole,
   for (const Pattern& pattern : inputs) rule.inputs.push_back(builder.expand(pattern, rule));
   for (const Pattern& pattern : outputs) rule.outputs.push_back(builder.expand(pattern, rule));
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (rule.factors[f].kind == Rule::Kind::whole) continue;
+    if (rule.factors[f].kind != Rule::Kind::parallel) continue;
     const auto has = [f](const std::vector<int>& dims) {
       return std::find(dims.begin(), dims.end(), static_cast<int>(f)) != dims.end();
     };
@@ -250,17 +270,17 @@ namespace {
 
 using FactorAxes = std::vector<std::vector<AxisId>>;
 
-// Gives a factor the axes of an operand's dim, unless the factor has some, must be whole, or one of the
-// axes already shards another factor.
+// Gives a factor the axes of an operand's dim up to the first that shards another factor already, unless
+// the factor has some or must be whole.
 void adopt(const Rule& rule, const std::vector<int>& operand, const Placement& placement, FactorAxes& axes,
            std::set<AxisId>& used) {
   for (size_t d = 0; d < operand.size(); ++d) {
     const int f = operand[d];
-    const auto& wanted = placement.dims[d];
-    if (wanted.empty() || !axes[f].empty() || rule.factors[f].kind == Rule::Kind::whole) continue;
-    if (std::any_of(wanted.begin(), wanted.end(), [&used](AxisId a) { return used.contains(a); })) continue;
-    axes[f] = wanted;
-    used.insert(wanted.begin(), wanted.end());
+    if (!axes[f].empty() || rule.factors[f].kind == Rule::Kind::whole) continue;
+    for (AxisId axis : placement.dims[d]) {
+      if (!used.insert(axis).second) break;
+      axes[f].push_back(axis);
+    }
   }
 }
 
@@ -295,7 +315,7 @@ bool survives(const Rule& rule, const std::vector<Placement>& given, AxisId axis
 }  // namespace
 
 Typing type_op(const Rule& rule, const std::vector<Placement>& given,
-               const std::vector<std::optional<Placement>>& wanted) {
+               const std::vector<std::optional<Placement>>& wanted, const std::vector<bool>& stays) {
   FactorAxes axes(rule.factors.size());
   std::set<AxisId> used;
   std::set<AxisId> kept;
@@ -303,6 +323,9 @@ Typing type_op(const Rule& rule, const std::vector<Placement>& given,
     if (survives(rule, given, axis)) kept.insert(axis);
   }
   used = kept;  // an axis that carries a partial through cannot shard a factor as well
+  for (size_t i = 0; i < stays.size(); ++i) {
+    if (stays[i]) adopt(rule, rule.inputs[i], given[i], axes, used);
+  }
   for (size_t i = 0; i < given.size(); ++i) adopt(rule, rule.inputs[i], given[i], axes, used);
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i]) adopt(rule, rule.outputs[i], *wanted[i], axes, used);
@@ -318,7 +341,8 @@ Typing type_op(const Rule& rule, const std::vector<Placement>& given,
   for (const auto& operand : rule.outputs) {
     Placement placement = from_factors(operand, axes);
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (std::find(operand.begin(), operand.end(), static_cast<int>(f)) != operand.end()) continue;
+      const bool shown = std::find(operand.begin(), operand.end(), static_cast<int>(f)) != operand.end();
+      if (shown || rule.factors[f].kind == Rule::Kind::exchange) continue;
       for (AxisId axis : axes[f]) placement.add_partial(axis, Reduction::sum);
     }
     for (AxisId axis : kept) placement.add_partial(axis, Reduction::sum);

@@ -26,6 +26,8 @@ struct Mesh {
 
   int64_t world() const;
   std::optional<AxisId> find(std::string_view name) const;
+  // The axis of that name, or its atoms: "dp" is dp_out and dp_in where those are axes. In the mesh's order.
+  std::vector<AxisId> find_all(std::string_view name) const;
   std::vector<int64_t> coordinate(int64_t rank) const;
   int64_t rank(const std::vector<int64_t>& coordinate) const;
   // World ranks that share every coordinate of `rank` except those of `axes`, in rank order.
@@ -59,12 +61,16 @@ struct Placement {
 };
 
 std::string text(const Placement& placement, const Dims& dims, const Mesh& mesh);  // "S(batch)@dp P@tp"
+// Mixed-radix number of a coordinate on some axes, major first.
+int64_t index_on(const Mesh& mesh, const std::vector<int64_t>& coordinate, const std::vector<AxisId>& axes);
 // Local shape. Error P010 when a sharded dim does not divide.
 Result<Dims> local_dims(const Dims& dims, const Placement& placement, const Mesh& mesh);
 
 // A sharding rule with its variadic parts expanded: a factor for each dim of each operand.
 struct Rule {
-  enum class Kind { parallel, sum, whole };
+  // parallel: in every output; sum: contracted, sharding it makes partials; whole: must not be sharded;
+  // exchange: contracted by an op that communicates itself, so sharding it leaves no partial.
+  enum class Kind { parallel, sum, whole, exchange };
   struct Factor {
     std::string name;
     Kind kind = Kind::parallel;
@@ -77,8 +83,8 @@ struct Rule {
 };
 
 // Instantiates "b s k.., o.. k.. -> b s o.." for operands of the given ranks. `whole` lists factors
-// that must not be sharded; a factor that no output has is summed over. `linear` is "0|1" or "0,1".
-// Error G001 when the ranks do not fit.
+// that must not be sharded, "!v" one over which the op exchanges itself; any other factor that no output
+// has is summed over. `linear` is "0|1" or "0,1". Error G001 when the ranks do not fit.
 Result<Rule> instantiate_rule(const std::string& rule, const std::string& whole, const std::string& linear,
                               const std::vector<size_t>& input_ranks);
 
@@ -88,9 +94,10 @@ struct Typing {
   std::vector<Placement> outputs;  // what the outputs then are
 };
 // `given`: actual placements of the inputs; `wanted`: pinned placements of the outputs, where set.
-// Factors take their axes from the inputs in order, then from pinned outputs; a later operand that
-// disagrees is resharded. Default deny: partials survive only through a linear set.
+// Factors take their axes from the inputs marked `stays` in order, then from the other inputs, then from
+// pinned outputs; a later operand that disagrees is resharded. Of a dim whose axes are partly taken, the
+// outer ones up to the first taken are used. Default deny: partials survive only through a linear set.
 Typing type_op(const Rule& rule, const std::vector<Placement>& given,
-               const std::vector<std::optional<Placement>>& wanted);
+               const std::vector<std::optional<Placement>>& wanted, const std::vector<bool>& stays = {});
 
 }  // namespace tenon

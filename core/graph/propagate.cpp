@@ -109,11 +109,37 @@ std::set<AxisId> disputed(const Placement& a, const Placement& b, const Mesh& me
   return out;
 }
 
+// The placement that a value made as `natural` is brought to: pinned axes go where their pin says, inside
+// the axes that are there already; the others stay.
+Placement pinned(const std::vector<Pin>& pins, const Placement& natural) {
+  Placement out = natural;
+  std::vector<std::vector<AxisId>> wished(natural.dims.size());
+  for (const Pin& pin : pins) {
+    out.remove_partial(pin.axis);
+    for (size_t d = 0; d < out.dims.size(); ++d) {
+      if (pin.dim != d) drop(out.dims[d], pin.axis);
+    }
+    if (pin.dim) wished[*pin.dim].push_back(pin.axis);
+  }
+  for (size_t d = 0; d < out.dims.size(); ++d) {
+    std::vector<AxisId>& dim = out.dims[d];
+    std::vector<AxisId> kept = dim;
+    std::erase_if(kept, [&](AxisId axis) { return !std::ranges::count(wished[d], axis); });
+    if (kept == wished[d]) continue;
+    for (AxisId axis : wished[d]) {
+      drop(dim, axis);
+      dim.push_back(axis);
+    }
+  }
+  return out;
+}
+
 class Propagator {
  public:
   Propagator(const Graph& source, const Mesh& mesh, Avoided& avoided)
-      : source_(source), mesh_(mesh), avoided_(avoided) {
+      : source_(source), mesh_(mesh), avoided_(avoided), natural_(source.values().size()) {
     out_.graph.real = source.real;
+    out_.graph.pipeline = source.pipeline;
     out_.map.assign(source.values().size(), kNone);
   }
 
@@ -127,7 +153,7 @@ class Propagator {
     for (const Op& op : source_.ops()) TENON_CHECK(add_op(op));
     for (ValueId id : replicated) {
       const Placement wanted = Placement::replicated(source_.value(id).dims.size());
-      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step));
+      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step, 0));
     }
     return std::move(out_);
   }
@@ -135,8 +161,10 @@ class Propagator {
  private:
   Status add_leaf(ValueId id) {
     Value value = source_.value(id);
-    value.placement = value.pinned.value_or(Placement::replicated(value.dims.size()));
+    value.placement.dims.resize(value.dims.size());
+    value.placement = pinned(value.pins, value.placement);
     TENON_CHECK(divides(value));
+    natural_[id] = value.placement;
     out_.map[id] = out_.graph.add_value(std::move(value));
     return {};
   }
@@ -149,39 +177,78 @@ class Propagator {
     return error;
   }
 
-  Status add_op(const Op& op) {
-    TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(source_, op.in)));
-    std::vector<Placement> given;
+  // Where the inputs of an op come from, as the rule is to see them.
+  std::vector<Placement> given(const Op& op) const {
+    std::vector<Placement> out;
     const auto avoided = avoided_.find(op.out[0]);
-    for (ValueId id : op.in) {
-      given.push_back(out_.graph.value(out_.map[id]).placement);
-      if (avoided != avoided_.end()) drop(given.back(), avoided->second);
+    for (size_t i = 0; i < op.in.size(); ++i) {
+      out.push_back(out_.graph.value(out_.map[op.in[i]]).placement);
+      // A gradient is used where its forward value was made: of S it is S, of R and P it is R.
+      if (!op.grad_in.empty() && op.grad_in[i] != kNone) {
+        out.back() = natural_[op.grad_in[i]];
+        out.back().partials.clear();
+      }
+      if (avoided != avoided_.end()) drop(out.back(), avoided->second);
     }
     // What an op overwrites stays where it is, and the other operands follow it: an update happens on the
     // parameter itself, never on a resharded copy.
-    for (size_t i = 0; op.def->inplace > 0 && i < given.size(); ++i) {
+    for (size_t i = 0; op.def->inplace > 0 && i < out.size(); ++i) {
       if (i == static_cast<size_t>(op.def->inplace)) continue;
-      for (auto& dim : given[i].dims) dim.clear();
+      for (auto& dim : out[i].dims) dim.clear();
     }
-    std::vector<std::optional<Placement>> wanted;
-    for (ValueId id : op.out) wanted.push_back(source_.value(id).pinned);
-    Typing typing = type_op(rule, given, wanted);
+    return out;
+  }
+
+  // What the outputs should be if the rule leaves a choice: as pinned, and a parameter's gradient as the
+  // parameter.
+  std::vector<std::optional<Placement>> wanted(const Op& op) const {
+    std::vector<std::optional<Placement>> out;
+    for (size_t k = 0; k < op.out.size(); ++k) {
+      const Value& value = source_.value(op.out[k]);
+      out.emplace_back();
+      if (!value.pins.empty()) out.back() = pinned(value.pins, Placement::replicated(value.dims.size()));
+      if (op.phase != Phase::weight_grad || op.grad_out.empty()) continue;
+      const auto avoided = avoided_.find(op.out[0]);
+      out.back() = natural_[op.grad_out[k]];
+      if (avoided != avoided_.end()) drop(*out.back(), avoided->second);
+    }
+    return out;
+  }
+
+  Result<Typing> type(const Op& op) const {
+    std::vector<Placement> inputs = given(op);
+    if (op.def->absorbs) {
+      Typing typing{std::move(inputs), {}};
+      for (ValueId id : op.out) {
+        typing.outputs.push_back(Placement::replicated(source_.value(id).dims.size()));
+      }
+      return typing;
+    }
+    TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(source_, op.in)));
+    std::vector<bool> stays;  // activations come to the weights, not the other way
+    for (ValueId id : op.in) stays.push_back(source_.value(id).role == Role::param);
+    return type_op(rule, inputs, wanted(op), stays);
+  }
+
+  Status add_op(const Op& op) {
+    TENON_TRY(Typing typing, type(op));
     Op placed = op;
     for (size_t i = 0; i < op.in.size(); ++i) {
-      TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase));
+      TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase, op.stage));
     }
     for (size_t k = 0; k < op.out.size(); ++k) {
       Value value = source_.value(op.out[k]);
-      value.placement = typing.outputs[k];
+      natural_[op.out[k]] = value.placement = typing.outputs[k];
       TENON_CHECK(divides(value));
       placed.out[k] = out_.graph.add_value(std::move(value));
       out_.map[op.out[k]] = placed.out[k];
     }
     TENON_CHECK(map_accumulators(op, placed));
-    out_.graph.append(placed);
+    const std::vector<ValueId> made = placed.out;
+    out_.graph.append(std::move(placed));
     for (size_t k = 0; k < op.out.size(); ++k) {
-      if (!wanted[k]) continue;
-      TENON_TRY(out_.map[op.out[k]], reshard(placed.out[k], *wanted[k], op.phase));
+      const Placement target = pinned(source_.value(op.out[k]).pins, typing.outputs[k]);
+      TENON_TRY(out_.map[op.out[k]], reshard(made[k], target, op.phase, op.stage));
     }
     return {};
   }
@@ -213,7 +280,9 @@ class Propagator {
     return fresh;
   }
 
-  Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase) {
+  // Happens on the stage that made the value; inputs and parameters are resharded on the stage of their
+  // reader.
+  Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase, int stage) {
     const Placement& from = out_.graph.value(id).placement;
     if (from == wanted) return id;
     for (const Partial& p : wanted.partials) {
@@ -224,27 +293,31 @@ class Propagator {
                        text(wanted, value.dims, mesh_),
                    value.name, "", TENON_E_RECIPE};
     }
-    for (const auto& [source, target] : cache_) {
-      if (source == id && out_.graph.value(target).placement == wanted) return target;
+    const OpId producer = out_.graph.value(id).producer;
+    if (producer != kNone) stage = out_.graph.op(producer).stage;
+    auto& known = cache_[{id, stage}];
+    for (ValueId target : known) {
+      if (out_.graph.value(target).placement == wanted) return target;
     }
     ValueId current = id;
     while (const auto step = next_step(out_.graph.value(current).placement, wanted)) {
-      TENON_TRY(current, add_collective(current, *step, phase));
+      TENON_TRY(current, add_collective(current, *step, phase, stage));
     }
-    cache_.emplace_back(id, current);
+    known.push_back(current);
     return current;
   }
 
-  Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase) {
+  Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage) {
     Value value = out_.graph.value(from);
     value.name += std::string("|") + step.kind;
     value.placement = step.after;
     if (value.role != Role::grad) value.role = Role::act;
-    value.pinned.reset();
+    value.pins.clear();
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
-    out_.graph.append(Op{find_op(step.kind), {from}, {to}, {}, phase, layer, {}, {step.axis}});
+    out_.graph.append(
+        Op{find_op(step.kind), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
     return to;
   }
 
@@ -253,7 +326,8 @@ class Propagator {
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
-  std::vector<std::pair<ValueId, ValueId>> cache_;
+  std::vector<Placement> natural_;  // per source value, as its op made it
+  std::map<std::pair<ValueId, int>, std::vector<ValueId>> cache_;  // (value, stage): its resharded forms
 };
 
 Error type_error(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id, const std::string& allowed) {
@@ -319,10 +393,24 @@ Status check_placement(const Graph& graph, const Mesh& mesh, const Op& op, Value
                value.name, "", TENON_E_INTERNAL};
 }
 
+// An op that reduces its inputs itself takes any partial sum; nothing of that is left in its outputs.
+Status check_absorbing(const Graph& graph, const Mesh& mesh, const Op& op) {
+  for (ValueId id : op.in) {
+    for (const Partial& partial : graph.value(id).placement.partials) {
+      if (partial.reduction != Reduction::sum) return type_error(graph, mesh, op, id, "partial sums");
+    }
+  }
+  for (ValueId id : op.out) {
+    if (!graph.value(id).placement.is_replicated()) return type_error(graph, mesh, op, id, "R");
+  }
+  return {};
+}
+
 Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
   for (ValueId id : op.in) TENON_CHECK(check_placement(graph, mesh, op, id));
   for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
   if (collective_of(*op.def) != Collective::none) return check_collective(graph, mesh, op);
+  if (op.def->absorbs) return check_absorbing(graph, mesh, op);
   TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(graph, op.in)));
   std::vector<Placement> given;
   for (ValueId id : op.in) given.push_back(graph.value(id).placement);

@@ -11,9 +11,10 @@ struct PlacedGraph {
   std::vector<ValueId> map;  // value of the source graph -> value of the placed graph
 };
 
-// Inputs and parameters have their pinned placement, or are replicated. `replicated`: values that must
-// be replicated in the end (their map entries are the resharded values). Ops that add into one gradient must
-// agree on its placement: axes on which they would not are left out of all of them.
+// Inputs and parameters are where their pins say, else replicated, and stay there: activations are resharded
+// to them. A gradient is used in the placement in which its forward value was made. `replicated`: values that
+// must be replicated in the end (their map entries are the resharded values). Ops that add into one gradient
+// must agree on its placement: axes on which they would not are left out of all of them.
 // Errors: P002 when a reshard cannot be expressed, P010 when a sharded dim does not divide.
 Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated);
 

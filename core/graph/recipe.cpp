@@ -372,6 +372,17 @@ Status read_data(const Json& json, Recipe& recipe) {
   return fields.finish();
 }
 
+// {"plugin": ..., "options": ...}, or {"rows": [...]}: a schedule as plain data.
+Status read_schedule(const Json& json, Recipe& recipe) {
+  if (!json.is_object() || !json.contains("rows")) {
+    TENON_TRY(recipe.schedule, read_plugin(&json, "/schedule"));
+    return {};
+  }
+  Fields fields(json, "/schedule");
+  if (const Json* rows = fields.array("rows")) recipe.schedule_rows = canonical(*rows);
+  return fields.finish();
+}
+
 void read_numbers(Fields& fields, Recipe& recipe) {
   int64_t version = 0, seed = 0;
   fields.integer("tenon", version, 1);
@@ -409,6 +420,7 @@ Result<Recipe> read_recipe(const Json& document) {
   if (const Json* v = fields.find("lr")) fields.check(read_lr(*v, recipe.lr));
   TENON_TRY(recipe.mesh, read_mesh(fields.array("mesh")));
   TENON_TRY(recipe.strategies, read_plugins(fields.array("strategies"), "/strategies"));
+  if (const Json* v = fields.find("schedule", false)) fields.check(read_schedule(*v, recipe));
   TENON_TRY(recipe.kernels, read_plugin(fields.find("kernels"), "/kernels"));
   TENON_TRY(recipe.comm, read_plugin(fields.find("comm"), "/comm"));
   fields.check(read_rhythm(fields, recipe));

@@ -79,6 +79,8 @@ struct Recipe {
   LearningRate lr;
   Mesh mesh;
   std::vector<PluginUse> strategies;
+  PluginUse schedule;         // of the pipeline; id empty: none named
+  std::string schedule_rows;  // canonical JSON: rows written by hand, instead of a plugin; empty: none
   PluginUse kernels, comm;
   int64_t eval_every = 0, eval_batches = 0;
   int64_t save_every = 0, save_keep = 2;

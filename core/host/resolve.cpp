@@ -76,6 +76,9 @@ Result<PluginSet> load_plugins(PluginRegistry& registry, const Recipe& recipe) {
   TENON_TRY(out.data, plug<tenon_data>(registry, recipe.data));
   TENON_TRY(out.optimizer, plug_optimizer(registry, recipe));
   TENON_TRY(out.passes, plug_all<tenon_pass>(registry, recipe.strategies));
+  if (!recipe.schedule.id.empty()) {
+    TENON_TRY(out.schedule, plug<tenon_schedule>(registry, recipe.schedule));
+  }
   TENON_TRY(out.sinks, plug_all<tenon_sink>(registry, recipe.sinks));
   return out;
 }

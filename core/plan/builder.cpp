@@ -4,8 +4,7 @@
 
 namespace tenon {
 
-ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, int64_t microbatches)
-    : lane_of_axis_(mesh.axes.size(), kNone) {
+ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, int64_t microbatches) {
   program_.name = std::move(name);
   program_.mesh = mesh;
   program_.microbatches = microbatches;
@@ -28,6 +27,7 @@ Instr ProgramBuilder::begin(const char* kind, Phase phase) const {
   instr.kind = kind;
   instr.phase = phase;
   instr.microbatch = phase == Phase::step ? -1 : microbatch_;
+  instr.stage = stage_;
   return instr;
 }
 
@@ -50,8 +50,10 @@ void ProgramBuilder::slice(const Operand& from, const Operand& to, int64_t dim, 
   Instr instr = begin("slice", phase);
   instr.in = {from};
   instr.out = {to};
-  instr.attrs = {{"dim", dim}, {"start", start}, {"size", to.dims[static_cast<size_t>(dim)]}};
+  const int64_t size = to.dims[static_cast<size_t>(dim)];
+  instr.attrs = {{"dim", dim}, {"start", start}, {"size", size}};
   instr.axes = axes;
+  instr.offset_step = axes.empty() ? 0 : size;
   push(std::move(instr));
 }
 
@@ -80,19 +82,55 @@ void ProgramBuilder::unpack(const Operand& packed, const std::vector<int64_t>& p
 void ProgramBuilder::collective(const char* kind, const std::vector<AxisId>& axes, Phase phase,
                                 const Operand& in, const Operand& out) {
   Instr instr = begin(kind, phase);
-  instr.lane = lane(axes[0]);
+  instr.lane = lane(program_.mesh.axes[axes[0]].name);
   instr.in = {in};
   instr.out = {out};
   instr.axes = axes;
+  std::sort(instr.axes.begin(), instr.axes.end());
   push(std::move(instr));
 }
 
-uint32_t ProgramBuilder::lane(AxisId axis) {
-  if (lane_of_axis_[axis] == kNone) {
-    lane_of_axis_[axis] = static_cast<uint32_t>(program_.lanes.size());
-    program_.lanes.push_back(program_.mesh.axes[axis].name);
-  }
-  return lane_of_axis_[axis];
+void ProgramBuilder::send(const std::string& lane_name, AxisId axis, int peer, const Operand& in,
+                          Phase phase) {
+  Instr instr = begin("send", phase);
+  instr.lane = lane(lane_name);
+  instr.in = {in};
+  instr.axes = {axis};
+  instr.peer = peer;
+  push(std::move(instr));
+}
+
+void ProgramBuilder::recv(const std::string& lane_name, AxisId axis, int peer, const Operand& out,
+                          Phase phase) {
+  Instr instr = begin("recv", phase);
+  instr.lane = lane(lane_name);
+  instr.out = {out};
+  instr.axes = {axis};
+  instr.peer = peer;
+  push(std::move(instr));
+}
+
+void ProgramBuilder::broadcast(AxisId axis, int root, bool mine, const Operand& value) {
+  Instr instr = begin("broadcast", Phase::step);
+  instr.lane = lane(program_.mesh.axes[axis].name);
+  if (mine) instr.in = {value};
+  instr.out = {value};
+  instr.axes = {axis};
+  instr.peer = root;
+  push(std::move(instr));
+}
+
+void ProgramBuilder::shift(const std::vector<AxisId>& axes, const Operand& in, const Operand& out,
+                           Phase phase) {
+  collective("permute", axes, phase, in, out);
+  program_.instrs.back().peer = 1;
+}
+
+uint32_t ProgramBuilder::lane(const std::string& name) {
+  const auto it = std::find(program_.lanes.begin(), program_.lanes.end(), name);
+  if (it == program_.lanes.end()) program_.lanes.push_back(name);
+  return static_cast<uint32_t>(std::find(program_.lanes.begin(), program_.lanes.end(), name) -
+                               program_.lanes.begin());
 }
 
 Operand part(const Operand& whole, int64_t first, std::vector<int64_t> dims, const std::string& name) {

@@ -13,8 +13,11 @@ class ProgramBuilder {
   const Program& program() const { return program_; }
   Program& program() { return program_; }
   const Mesh& mesh() const { return program_.mesh; }
-  // The microbatch that instructions outside Phase::step belong to from now on.
-  void enter_microbatch(int microbatch) { microbatch_ = microbatch; }
+  // Stage and microbatch that instructions outside Phase::step belong to from now on.
+  void enter(int stage, int microbatch) {
+    stage_ = stage;
+    microbatch_ = microbatch;
+  }
   int microbatch() const { return microbatch_; }
 
   BufferId add_buffer(const std::string& name, Space space, uint64_t bytes);
@@ -36,16 +39,22 @@ class ProgramBuilder {
   Operand pack(const Operand& from, int64_t dim, int64_t n, Phase phase);
   void unpack(const Operand& packed, const std::vector<int64_t>& part_dims, const Operand& to, int64_t dim,
               Phase phase);
+  // Both are on the lane of that name.
+  void send(const std::string& lane, AxisId axis, int peer, const Operand& in, Phase phase);
+  void recv(const std::string& lane, AxisId axis, int peer, const Operand& out, Phase phase);
+  // From the member `root` to all others of the axis; `mine`: this is it.
+  void broadcast(AxisId axis, int root, bool mine, const Operand& value);
+  // To the next member of the axes, from the one before.
+  void shift(const std::vector<AxisId>& axes, const Operand& in, const Operand& out, Phase phase);
   // On the lane of the first axis.
   void collective(const char* kind, const std::vector<AxisId>& axes, Phase phase, const Operand& in,
                   const Operand& out);
 
  private:
-  uint32_t lane(AxisId axis);
+  uint32_t lane(const std::string& name);
 
   Program program_;
-  std::vector<uint32_t> lane_of_axis_;
-  int microbatch_ = 0;
+  int microbatch_ = 0, stage_ = 0;
 };
 
 // Elements [first, first + prod(dims)) of a tensor, in its own memory.

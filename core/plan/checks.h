@@ -13,6 +13,8 @@ std::string where(const Program& program, InstrId id);
 Error refuse(const char* code, const std::string& cause, const std::string& place);
 
 bool is_transfer(std::string_view kind);
+// What a transfer sends, or, on its receiving end, gets.
+const Operand& moved_operand(const Instr& instr);
 
 // Bytes of a rank's memory; the space is in the top bits, so spaces never meet.
 struct Range {

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "base/hash.h"
 #include "graph/propagate.h"
+#include "plan/bucket_kernels.h"
 #include "plan/memory.h"
+#include "plan/stages.h"
 
 namespace tenon {
 namespace {
@@ -14,12 +19,23 @@ struct Split {  // of a step's samples
   int64_t microbatch = 0;  // samples of one microbatch over the whole mesh
 };
 
-// Ranks over which the strategies shard the samples.
-Result<int64_t> data_parallel_size(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
-  TENON_TRY(ForwardGraph probe, build_forward(recipe, recipe.batch, recipe.context, true));
-  TENON_CHECK(annotate(probe.graph, mesh));
-  const auto& pinned = probe.graph.value(probe.tokens).pinned;
-  return pinned ? mesh.size(pinned->dims[0]) : 1;
+// What the strategies say about the model before the sizes of microbatches are known.
+struct Probe {
+  int64_t data_ranks = 1;  // over which the samples are cut
+  int stages = 1;
+  AxisId pipeline = kNone;
+};
+
+Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
+  TENON_TRY(ForwardGraph forward, build_forward(recipe, recipe.batch, recipe.context, true));
+  TENON_CHECK(annotate(forward.graph, mesh));
+  Probe out;
+  for (const Pin& pin : forward.graph.value(forward.tokens).pins) {
+    if (pin.dim == size_t{0}) out.data_ranks *= mesh.axes[pin.axis].size;
+  }
+  out.stages = forward.graph.stages();
+  out.pipeline = forward.graph.pipeline;
+  return out;
 }
 
 Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
@@ -52,33 +68,103 @@ Result<Split> split_batch(const Recipe& recipe, int64_t ranks) {
 }
 
 OptimizerPlan plan_optimizer(const Recipe& recipe, const JointGraph& joint, const CompileOptions& options) {
-  OptimizerPlan plan{options.optimizer, options.slots, {}};
+  OptimizerPlan plan{options.optimizer, {}, {}};
+  for (const OptimizerSlots& group : options.slots) plan.groups.push_back(group.slots);
   for (ValueId id : joint.params) plan.group_of_param.push_back(group_of(recipe, joint.graph.value(id).name));
   return plan;
 }
 
-Status add_workspaces(Program& program, bool exact, const CompileOptions& options) {
-  std::map<std::string, KernelNeeds> known;
-  for (Instr& instr : program.instrs) {
-    if (instr.lane != 0 || instr.kind == "update" || !options.describe) continue;
-    const std::string key = kernel_key(instr, 0);
-    auto it = known.find(key);
-    if (it == known.end()) {
-      const KernelDesc desc(instr, exact);
-      TENON_TRY(const KernelNeeds needs, options.describe(desc.get()));
-      if (exact && !needs.exact) {
-        return Error{"P012", "the kernels plugin gives no exact '" + instr.kind + "'", "/numerics/mode",
-                     "use numerics fast, or other kernels", TENON_E_RECIPE};
-      }
-      it = known.emplace(key, needs).first;
-      program.kernel_private_bytes += needs.private_bytes;
-    }
-    if (it->second.workspace_bytes == 0) continue;
-    const auto bytes = static_cast<int64_t>(it->second.workspace_bytes);
-    program.buffers.push_back({instr.kind + ".workspace", Space::arena, it->second.workspace_bytes, 0});
-    instr.workspace = {
-        static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {bytes}, instr.kind + ".workspace"};
+// The order of work of training.
+Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, const Probe& probe,
+                       int microbatches) {
+  if (probe.pipeline == kNone) {
+    if (options.schedule.table == nullptr && recipe.schedule_rows.empty()) return plain_rows(microbatches);
+    return Error{"P031", "a schedule is named, but no strategy makes stages", "/schedule",
+                 "add parallel/pipeline to the strategies, or remove the schedule", TENON_E_RECIPE};
   }
+  const auto ranks = static_cast<int>(options.mesh.axes[probe.pipeline].size);
+  if (!recipe.schedule_rows.empty()) {
+    TENON_TRY(const Json document, parse_json(recipe.schedule_rows, "/schedule/rows"));
+    TENON_TRY(Rows rows, parse_rows(document, microbatches, "/schedule/rows"));
+    if (rows.ranks == ranks && rows.stages == probe.stages) return rows;
+    return Error{"P032",
+                 fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
+                             rows.stages, ranks, probe.stages),
+                 "/schedule/rows", "", TENON_E_RECIPE};
+  }
+  if (options.schedule.table == nullptr) {
+    return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
+                 "name one, for instance schedule/1f1b", TENON_E_RECIPE};
+  }
+  const tenon_schedule_config config{sizeof config,
+                                     ranks,
+                                     probe.stages,
+                                     microbatches,
+                                     options.schedule.options.data(),
+                                     static_cast<uint32_t>(options.schedule.options.size()),
+                                     0};
+  return rows_of(*options.schedule.table, config, options.schedule.id);
+}
+
+Status check_storage(const Recipe& recipe, const CompileOptions& options, const Graph& graph) {
+  for (ValueId id : graph.with_role(Role::param)) {
+    if (graph.value(id).storage.level == 0 || !recipe.exact || options.tree_order) continue;
+    return Error{"P034",
+                 graph.value(id).storage.by + " cuts gradients, and the comm plugin does not sum in the fixed "
+                 "tree that exact mode needs for that",
+                 "/comm", "use a comm plugin that does (comm/local, comm/ucx), or numerics fast",
+                 TENON_E_RECIPE};
+  }
+  return {};
+}
+
+LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options) {
+  const bool elements = std::ranges::all_of(options.slots, &OptimizerSlots::elements);
+  return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0};
+}
+
+// What one kernel needs, asked once for equal ones.
+class Needs {
+ public:
+  Needs(bool exact, const CompileOptions& options) : exact_(exact), options_(options) {}
+
+  Result<KernelNeeds> of(const Instr& kernel) {
+    const auto [it, fresh] = known_.try_emplace(kernel_key(kernel, 0));
+    if (!fresh) return it->second;
+    const KernelDesc desc(kernel, exact_);
+    TENON_TRY(it->second, options_.describe(desc.get()));
+    private_bytes_ += it->second.private_bytes;
+    if (exact_ && !it->second.exact) {
+      return Error{"P012", "the kernels plugin gives no exact '" + kernel.kind + "'", "/numerics/mode",
+                   "use numerics fast, or other kernels", TENON_E_RECIPE};
+    }
+    return it->second;
+  }
+  uint64_t private_bytes() const { return private_bytes_; }
+
+ private:
+  const bool exact_;
+  const CompileOptions& options_;
+  std::map<std::string, KernelNeeds> known_;
+  uint64_t private_bytes_ = 0;
+};
+
+Status add_workspaces(Program& program, bool exact, const CompileOptions& options) {
+  Needs needs(exact, options);
+  for (Instr& instr : program.instrs) {
+    if (instr.lane != 0 || !options.describe) continue;
+    uint64_t bytes = 0;
+    for (const Instr& kernel : kernels_of(program, instr, std::nullopt)) {
+      TENON_TRY(const KernelNeeds one, needs.of(kernel));
+      bytes = std::max(bytes, one.workspace_bytes);
+    }
+    if (bytes == 0) continue;
+    const std::string name = instr.kind + ".workspace";
+    program.buffers.push_back({name, Space::arena, bytes, 0});
+    instr.workspace = {
+        static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {static_cast<int64_t>(bytes)}, name};
+  }
+  program.kernel_private_bytes = needs.private_bytes();
   return {};
 }
 
@@ -93,29 +179,51 @@ int group_of(const Recipe& recipe, const std::string& param) {
   return 0;
 }
 
-std::string program_hash(const Program& program) { return sha256_hex(serialize(program)); }
+std::string program_hash(const Compiled& compiled) {
+  std::string all;
+  for (const Program& program : compiled.programs) all += serialize(program);
+  return sha256_hex(all);
+}
+
+const Program& Compiled::of(int64_t rank) const {
+  const Program& first = programs.front();
+  if (first.pipeline_axis == kNone) return first;
+  return programs[static_cast<size_t>(first.mesh.coordinate(rank)[first.pipeline_axis])];
+}
 
 Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
-  const bool logits = kind == ProgramKind::logits;
-  const Annotate annotate = [&options](Graph& graph, const Mesh& mesh) {
-    return run_passes(options.passes, TENON_PHASE_A, graph, mesh);
+  const Mesh& mesh = options.mesh;
+  const Annotate annotate = [&options](Graph& graph, const Mesh& where) {
+    return run_passes(options.passes, graph, where);
   };
-  Split split{1, 1};
-  if (!logits) {
-    TENON_TRY(const int64_t ranks, data_parallel_size(recipe, options.mesh, annotate));
-    TENON_TRY(split, split_batch(recipe, ranks));
+  TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
+  TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
+  TENON_TRY(const Rows train_rows,
+            plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
+  TENON_TRY(const JointGraph train,
+            build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
+  TENON_CHECK(check_storage(recipe, options, train.graph));
+  const OptimizerPlan optimizer = plan_optimizer(recipe, train, options);
+  TENON_TRY(const ParamPlan params, plan_params(train, mesh, train_rows.owner, optimizer.group_of_param,
+                                                layout_options(recipe, options)));
+  std::optional<JointGraph> other;  // what the programs of another kind are made from
+  Rows rows = train_rows;
+  if (kind != ProgramKind::train) {
+    const bool logits = kind == ProgramKind::logits;
+    TENON_TRY(other, build_joint(recipe, mesh, kind, logits ? 1 : split.microbatch, annotate));
+    rows = forward_rows(train_rows.owner, logits ? 1 : static_cast<int>(split.microbatches));
   }
-  TENON_TRY(const JointGraph joint,
-            build_joint(recipe, options.mesh, kind, split.microbatch, logits ? Annotate{} : annotate));
-  TENON_CHECK(check_types(joint.graph, options.mesh));
-  const EmitOptions emit_options{split.microbatches, recipe.exact, options.tree_order, options.bucket_bytes};
+  const JointGraph& joint = other ? *other : train;
+  TENON_CHECK(check_types(joint.graph, mesh));
   Compiled out;
-  TENON_TRY(out.program,
-            emit(joint, options.mesh, kind, emit_options, plan_optimizer(recipe, joint, options)));
-  TENON_CHECK(add_workspaces(out.program, recipe.exact, options));
-  schedule_waits(out.program);
-  plan_memory(out.program);
-  TENON_TRY(out.report, verify(out.program));
+  const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
+  TENON_TRY(out.programs, emit(joint, mesh, kind, rows, params, emit_options, optimizer));
+  for (Program& program : out.programs) {
+    TENON_CHECK(add_workspaces(program, recipe.exact, options));
+    schedule_waits(program);
+    plan_memory(program);
+  }
+  TENON_TRY(out.report, verify(out.programs));
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
   return out;

@@ -1,7 +1,8 @@
-// V007: follows what each piece of gradient memory stands for through the list, from the ops that
-// contribute to it to the update that uses it.
+// V007: follows what each piece of gradient memory stands for through the lists of all classes, from the ops
+// that contribute to it to the update that uses it.
 #include <fmt/format.h>
 
+#include <deque>
 #include <memory>
 #include <set>
 
@@ -13,33 +14,41 @@ namespace {
 
 struct Layout;
 
-// What some bytes stand for. Nothing known: `tensor` is empty and the flags are unset.
+// What some bytes stand for. Nothing known: empty().
 struct Content {
   std::string tensor;
   std::map<std::pair<std::string, int>, int> from;  // (op, microbatch) -> how often
   // Per axis that shards the samples: how often each member's value is in the sum. Absent: the own one.
   std::map<AxisId, std::vector<int>> summed;
-  // Set: an equal part of an exchanged buffer, at a place that depends on the rank.
+  // Set: a part of an exchanged buffer, at a place that depends on the rank.
   std::shared_ptr<const Layout> part_of;
-  bool mixed = false;  // several things in one, or what no gradient may be
+  std::map<std::string, int> squares;  // parameters whose gradients' squares are in the sum, and how often
+  std::vector<AxisId> owed;            // over which the squares must still be summed
+  bool mixed = false;                  // several things in one, or what no gradient may be
 
-  bool empty() const { return tensor.empty() && part_of == nullptr && !mixed; }
+  bool empty() const { return tensor.empty() && part_of == nullptr && squares.empty() && !mixed; }
   bool operator==(const Content&) const = default;
 };
 
+using Pieces = std::vector<std::pair<Range, Content>>;
+
 struct Layout {
-  std::vector<std::pair<Range, Content>> pieces;  // relative to the start
+  Pieces pieces;  // relative to the start
   AxisId axis = 0;
   uint64_t part_bytes = 0;
+  int32_t flat = -1;  // parts are as Program::layouts cuts them, instead of equal along `axis`
 };
-
-using Pieces = std::vector<std::pair<Range, Content>>;
 
 // Through which buffer the bytes got their content: seen through another one they mean nothing.
 struct Held {
   BufferId buffer = kNone;
   Content content;
 };
+
+// Tensors that are no gradients.
+constexpr const char* kZeros = "(zeros)";
+constexpr const char* kOwnPart = "(own part of parameters)";
+constexpr const char* kUpdated = "(updated parameters)";
 
 Range moved(const Range& range, uint64_t from, uint64_t to) {
   return {range.lo - from + to, range.hi - from + to};
@@ -57,12 +66,30 @@ std::vector<int> only(int64_t member, int64_t members) {
   return out;
 }
 
+Content sum(const Content& a, const Content& b);
+
+// The sum of two parts of buckets that are cut alike.
+Content sum_of_parts(const Content& a, const Content& b) {
+  const Layout &x = *a.part_of, &y = *b.part_of;
+  if (x.flat < 0 || x.flat != y.flat || x.pieces.size() != y.pieces.size()) return mixture();
+  const auto layout = std::make_shared<Layout>(x);
+  for (size_t i = 0; i < x.pieces.size(); ++i) {
+    const auto &[range, content] = y.pieces[i];
+    if (range.lo != x.pieces[i].first.lo || range.hi != x.pieces[i].first.hi) return mixture();
+    layout->pieces[i].second = sum(x.pieces[i].second, content);
+  }
+  Content out;
+  out.part_of = layout;
+  return out;
+}
+
 // The sum of two values, element by element.
 Content sum(const Content& a, const Content& b) {
   if (a.empty() && b.empty()) return {};
+  if (a.part_of != nullptr && b.part_of != nullptr && a.part_of != b.part_of) return sum_of_parts(a, b);
   if (a.mixed || b.mixed || a.tensor != b.tensor || a.part_of != b.part_of) return mixture();
   Content out = a;
-  if (a.summed.empty() && b.summed.empty()) {  // of microbatches
+  if (a.summed == b.summed && (a.summed.empty() || a.from != b.from)) {  // of microbatches
     for (const auto& [key, count] : b.from) out.from[key] += count;
     return out;
   }
@@ -75,28 +102,55 @@ Content sum(const Content& a, const Content& b) {
   return out;
 }
 
+// What classes hand to each other: (from, to, kind) -> pieces relative to an operand's start, in order.
+using Channels = std::map<std::tuple<int64_t, int64_t, std::string>, std::deque<Pieces>>;
+
 class Completeness {
  public:
-  explicit Completeness(const Program& program) : program_(program), training_(program.name == "train") {
-    for (AxisId axis : program.batch_axes) {
-      if (program.mesh.axes[axis].size > 1) axes_.insert(axis);
+  Completeness(const Program& program, int64_t classes, Channels& channels)
+      : program_(program), classes_(classes), channels_(channels), training_(program.name == "train") {
+    for (const auto* axes : {&program.batch_axes, &program.seq_axes}) {
+      for (AxisId axis : *axes) {
+        if (program.mesh.axes[axis].size > 1) axes_.insert(axis);
+      }
     }
-    for (const TensorInfo& param : program.params) expected_[param.name + ".grad"] = param.contributions;
   }
 
-  Status run() {
-    for (InstrId id = 0; id < program_.instrs.size(); ++id) TENON_CHECK(step(id));
+  // Runs on until the end or until another class must move first. Whether anything ran.
+  Result<bool> advance() {
+    const InstrId before = next_;
+    while (next_ < program_.instrs.size()) {
+      blocked_ = false;
+      TENON_CHECK(step(next_));
+      if (blocked_) break;
+      ++next_;
+    }
+    return next_ != before;
+  }
+  bool done() const { return next_ == program_.instrs.size(); }
+  InstrId at() const { return next_; }
+
+  Status finish() const {
     for (const TensorInfo& param : program_.params) {
-      const int count = updates_[param.name];
-      if (training_ && count != 1) {
+      if (!training_) break;
+      const auto it = updates_.find(param.name);
+      const int count = it == updates_.end() ? 0 : it->second, expected = param.copy ? 0 : 1;
+      if (count != expected) {
         return refuse("V007", fmt::format("parameter '{}' is updated {} times in a step", param.name, count),
+                      param.name);
+      }
+      if (!fresh_.contains(param.operand.buffer)) {
+        return refuse("V007",
+                      fmt::format("parameter '{}' is not brought up to date on every rank that holds it whole",
+                                  param.name),
                       param.name);
       }
     }
     for (const char* name : {"loss", "count"}) {
       const auto it = program_.outputs.find(name);
       if (it == program_.outputs.end()) continue;
-      TENON_CHECK(check_whole(it->second, 1, fmt::format("{} program, output {}", program_.name, name)));
+      const std::string place = fmt::format("{} program, output {}", program_.name, name);
+      TENON_CHECK(check_whole(content_of(it->second), it->second.name, 1, {}, place));
     }
     return {};
   }
@@ -120,23 +174,38 @@ class Completeness {
   Status step(InstrId id) {
     const Instr& instr = program_.instrs[id];
     if (instr.kind == "update") return update(id);
+    if (instr.kind == "norms") return norms(id);
+    if (instr.kind == "send" || instr.kind == "recv" || instr.kind == "broadcast") return pass_on(id);
     for (const Operand& out : instr.out) {
       const Space space = program_.buffers[out.buffer].space;
+      if (space == Space::param && instr.kind == "all_gather" && content_of(instr.in[0]).tensor == kUpdated) {
+        fresh_.insert(out.buffer);
+        return {};
+      }
       if (space != Space::arena) {
         return refuse(
             "V007", fmt::format("writes to the {} '{}', which only an update may", name_of(space), out.name),
             where(program_, id));
       }
     }
+    if (is_transfer(instr.kind) && classes_ > 1 && std::ranges::count(instr.axes, program_.pipeline_axis) > 0)
+      return merge_classes(id);
     if (is_transfer(instr.kind) || instr.kind == "add" || instr.kind == "slice" || instr.kind == "concat") {
       for (auto& [piece, content] : result_of(instr))
         bytes_.assign(piece, Held{instr.out[0].buffer, std::move(content)});
       return {};
     }
-    if (instr.kind == "sqnorm") TENON_CHECK(check_gradient(id, instr.in[0], ""));
+    if (instr.kind == "sum") return sum_squares(id);
     if (instr.kind == "clip_scale") TENON_CHECK(check_norm(id));
-    if (instr.phase == Phase::weight_grad || instr.kind == "cross_entropy" || instr.kind == "sqnorm")
-      return contribute(id);
+    if (instr.kind == "zeros" || instr.kind == "own_part") {
+      Content content;
+      content.tensor = instr.kind == "zeros" ? kZeros : kOwnPart;
+      write(instr.out[0], std::move(content));
+      return {};
+    }
+    const bool gives = instr.phase == Phase::weight_grad || instr.kind == "cross_entropy" ||
+                       instr.kind == "cross_entropy_join";
+    if (gives) return contribute(id);
     for (const Operand& out : instr.out) write(out, Content{});
     return {};
   }
@@ -152,12 +221,91 @@ class Completeness {
                         where(program_, id));
         }
       }
-      // A norm's input is known by the gradient that it was made from.
-      content.tensor = instr.kind == "sqnorm" ? content_of(instr.in[0]).tensor : out.name;
+      content.tensor = out.name;
       const int nth = ops_[{instr.microbatch, out.name}]++;
-      ++content.from[{fmt::format("{} {}", instr.kind, nth), instr.microbatch}];
+      const std::string stage = instr.stage > 0 ? fmt::format(" of stage {}", instr.stage) : "";
+      ++content.from[{fmt::format("{} {}{}", instr.kind, nth, stage), instr.microbatch}];
       write(out, std::move(content));
     }
+    return {};
+  }
+
+  // -- between classes ------------------------------------------------------------------------------
+  Pieces relative(const Operand& operand) const {
+    Pieces out = read(operand);
+    const uint64_t start = range(operand).lo;
+    for (auto& [piece, content] : out) piece = moved(piece, start, 0);
+    if (fresh_.contains(operand.buffer)) out = {{Range{0, operand.bytes()}, updated()}};
+    return out;
+  }
+  static Content updated() {
+    Content out;
+    out.tensor = kUpdated;
+    return out;
+  }
+  std::deque<Pieces>& channel(int64_t from, int64_t to, const std::string& kind) {
+    return channels_[{from, to, kind}];
+  }
+
+  Status arrive(const Operand& operand, const Pieces& pieces) {
+    if (program_.buffers[operand.buffer].space == Space::param) {
+      if (pieces.size() == 1 && pieces[0].second.tensor == kUpdated) fresh_.insert(operand.buffer);
+      return {};
+    }
+    const uint64_t start = range(operand).lo;
+    for (const auto& [piece, content] : pieces)
+      bytes_.assign(moved(piece, 0, start), Held{operand.buffer, content});
+    return {};
+  }
+
+  // Sends and broadcasts: to a channel, or from it once something is there.
+  Status pass_on(InstrId id) {
+    const Instr& instr = program_.instrs[id];
+    const int64_t me = program_.pipeline_rank;
+    if (instr.kind == "send") {
+      channel(me, instr.peer, "send").push_back(relative(instr.in[0]));
+      return {};
+    }
+    if (instr.kind == "broadcast" && instr.peer == me) {
+      for (int64_t other = 0; other < classes_; ++other) {
+        if (other != me) channel(me, other, "broadcast").push_back(relative(instr.out[0]));
+      }
+      return {};
+    }
+    auto& queue = channel(instr.peer, me, instr.kind == "recv" ? "send" : "broadcast");
+    blocked_ = queue.empty();
+    if (blocked_) return {};
+    const Pieces pieces = std::move(queue.front());
+    queue.pop_front();
+    return arrive(instr.out[0], pieces);
+  }
+
+  // A sum over the classes: only norms are.
+  Status merge_classes(InstrId id) {
+    const Instr& instr = program_.instrs[id];
+    const int64_t me = program_.pipeline_rank;
+    if (!announced_) {
+      for (int64_t other = 0; other < classes_; ++other) {
+        if (other != me) channel(me, other, "sum").push_back(relative(instr.in[0]));
+      }
+      announced_ = true;
+    }
+    for (int64_t other = 0; other < classes_; ++other) {
+      blocked_ |= other != me && channel(other, me, "sum").empty();
+    }
+    if (blocked_) return {};
+    announced_ = false;
+    Content all = content_of(instr.in[0]);
+    for (int64_t other = 0; other < classes_; ++other) {
+      if (other == me) continue;
+      auto& queue = channel(other, me, "sum");
+      for (const auto& [piece, content] : queue.front()) {
+        if (content.squares.empty() != all.squares.empty() && !content.empty()) all.mixed = true;
+        for (const auto& [param, count] : content.squares) all.squares[param] += count;
+      }
+      queue.pop_front();
+    }
+    write(instr.out[0], std::move(all));
     return {};
   }
 
@@ -174,6 +322,7 @@ class Completeness {
     if (instr.kind == "add") return added(instr);
     if (instr.kind == "all_reduce") return mapped(instr, [&](const Content& c) { return reduced(c, instr); });
     if (instr.kind == "all_gather") return gathered(instr);
+    if (instr.kind == "reduce_scatter" && instr.layout >= 0) return scattered(instr);
     if (instr.kind == "all_to_all" && axes_.contains(instr.axes[0])) return exchanged(instr);
     if (instr.kind == "slice" && instr.in[0].elements() == instr.out[0].elements()) {
       return mapped(instr, [](const Content& c) { return c; });
@@ -208,7 +357,15 @@ class Completeness {
 
   Content reduced(Content content, const Instr& instr) const {
     if (content.empty()) return content;
-    if (instr.reduction != Reduction::sum || content.part_of != nullptr) return mixture();
+    if (!content.squares.empty()) return reduced_squares(std::move(content), instr);
+    if (instr.reduction != Reduction::sum) return mixture();
+    if (content.part_of != nullptr) {  // what is left to sum of a part
+      if (content.part_of->flat < 0) return mixture();
+      const auto layout = std::make_shared<Layout>(*content.part_of);
+      for (auto& [piece, inner] : layout->pieces) inner = reduced(std::move(inner), instr);
+      content.part_of = layout;
+      return content;
+    }
     for (AxisId axis : instr.axes) {
       if (!axes_.contains(axis)) continue;
       const auto n = static_cast<int>(program_.mesh.axes[axis].size);
@@ -216,6 +373,27 @@ class Completeness {
       for (int& count : it->second) count *= fresh ? 1 : n;
     }
     return content;
+  }
+
+  // Squares are summed over the axes that cut the gradients, and over no other.
+  Content reduced_squares(Content content, const Instr& instr) const {
+    for (AxisId axis : instr.axes) {
+      if (std::erase(content.owed, axis) > 0) continue;
+      for (auto& [param, count] : content.squares) count *= static_cast<int>(program_.mesh.axes[axis].size);
+    }
+    return content;
+  }
+
+  // The part of a bucket that this rank keeps of the sum.
+  Pieces scattered(const Instr& instr) const {
+    const Range from = range(instr.in[0]);
+    const auto layout = std::make_shared<Layout>();
+    layout->flat = instr.layout;
+    for (auto& [piece, content] : read(instr.in[0]))
+      layout->pieces.emplace_back(moved(piece, from.lo, 0), reduced(std::move(content), instr));
+    Content out;
+    out.part_of = layout;
+    return {{range(instr.out[0]), std::move(out)}};
   }
 
   // Part j is member j's: at the place of this rank's part within the buffer.
@@ -251,7 +429,7 @@ class Completeness {
     const AxisId axis = instr.axes[0];
     if (content.part_of != nullptr) {
       const Layout& layout = *content.part_of;
-      if (instr.axes.size() != 1 || layout.axis != axis || layout.part_bytes != from.hi - from.lo)
+      if (layout.flat >= 0 || instr.axes.size() != 1 || layout.axis != axis || layout.part_bytes != from.hi - from.lo)
         return {{to, mixture()}};
       Pieces out;
       for (auto [piece, before] : layout.pieces) {
@@ -272,66 +450,152 @@ class Completeness {
   }
 
   // -- uses -----------------------------------------------------------------------------------------
-  Status update(InstrId id) {
-    const Instr& instr = program_.instrs[id];
-    if (instr.in.empty() || instr.out.size() % std::max<size_t>(instr.in.size() - 1, 1) != 0) {
-      return refuse("V007", "gradients and parameters do not pair up", where(program_, id));
+  const FlatLayout* layout_of(const Instr& instr) const {
+    const auto index = static_cast<size_t>(instr.layout);
+    return instr.layout >= 0 && index < program_.layouts.size() ? &program_.layouts[index] : nullptr;
+  }
+
+  // What a leaf's gradient is within the gradient memory of its bucket.
+  Content gradient_of(const FlatLayout::Leaf& leaf, const Operand& bucket) const {
+    const auto size = static_cast<uint64_t>(size_of(bucket.dtype));
+    const Range inside{static_cast<uint64_t>(leaf.first) * size,
+                       static_cast<uint64_t>(leaf.first + leaf.count) * size};
+    const Range all = range(bucket);
+    const Content whole = content_of(bucket);
+    if (whole.part_of == nullptr)
+      return uniform(read(moved(inside, 0, all.lo), bucket.buffer));
+    Pieces out;
+    for (const auto& [piece, content] : whole.part_of->pieces) {
+      if (piece.lo < inside.hi && inside.lo < piece.hi) out.emplace_back(piece, content);
     }
-    const size_t per_param = instr.out.size() / std::max<size_t>(instr.in.size() - 1, 1);
-    for (size_t i = 0; i + 1 < instr.in.size(); ++i) {
-      TENON_CHECK(check_gradient(id, instr.in[i], instr.out[i * per_param].name));
+    return uniform(out);
+  }
+
+  // Each leaf's gradient is complete and its own, and cut as the layout says.
+  Status check_gradients(InstrId id, const FlatLayout& layout, const Operand& bucket) {
+    const Content whole = content_of(bucket);
+    const bool parts = whole.part_of != nullptr;
+    if (parts != !layout.axes.empty() || (parts && whole.part_of->flat != program_.instrs[id].layout)) {
+      return refuse("V007", "'" + bucket.name + "' is not cut as its bucket is", where(program_, id));
     }
-    for (size_t k = 0; k < instr.out.size(); ++k) {
-      const Operand& out = instr.out[k];
-      const auto& known = k % per_param == 0 ? program_.params : program_.states;
-      const bool in_place = std::any_of(known.begin(), known.end(), [&out](const TensorInfo& tensor) {
-        return tensor.name == out.name && tensor.operand.buffer == out.buffer &&
-               tensor.operand.offset == out.offset && tensor.operand.dims == out.dims;
-      });
-      if (!in_place)
-        return refuse("V007", "'" + out.name + "' is not updated where it is", where(program_, id));
-      ++updates_[out.name];
+    for (const FlatLayout::Leaf& leaf : layout.leaves) {
+      if (leaf.param >= program_.params.size())
+        return refuse("V007", "a bucket has a parameter that is not there", where(program_, id));
+      const TensorInfo& param = program_.params[leaf.param];
+      const Content content = gradient_of(leaf, bucket);
+      if (!content.tensor.empty() && content.tensor != param.name + ".grad") {
+        return refuse("V007", fmt::format("'{}' would be updated with '{}'", param.name, content.tensor),
+                      where(program_, id));
+      }
+      std::set<AxisId> sharding;
+      for (const auto& dim : param.placement.dims) sharding.insert(dim.begin(), dim.end());
+      TENON_CHECK(check_whole(content, param.name + ".grad", param.contributions, sharding,
+                              where(program_, id)));
     }
     return {};
   }
 
-  // `param`: whose gradient it must be; empty: anyone's.
-  Status check_gradient(InstrId id, const Operand& operand, const std::string& param) {
-    const std::string tensor = content_of(operand).tensor;
-    if (!param.empty() && !tensor.empty() && tensor != param + ".grad") {
-      return refuse("V007", fmt::format("'{}' would be updated with '{}'", param, tensor),
+  Status update(InstrId id) {
+    const Instr& instr = program_.instrs[id];
+    const FlatLayout* layout = layout_of(instr);
+    if (layout == nullptr || instr.in.size() != 2 || instr.out.empty())
+      return refuse("V007", "an update is of one bucket, with its gradients and a scale", where(program_, id));
+    TENON_CHECK(check_gradients(id, *layout, instr.in[0]));
+    const bool own = layout->level == 1 || layout->level == 2;
+    const Operand& params = instr.out[0];
+    for (const FlatLayout::Leaf& leaf : layout->leaves) {
+      const TensorInfo& param = program_.params[leaf.param];
+      const bool here = own ? content_of(params).tensor == kOwnPart
+                            : params.buffer == param.operand.buffer && params.offset == 0;
+      if (!here) return refuse("V007", "'" + param.name + "' is not updated where it is", where(program_, id));
+      ++updates_[param.name];
+      TENON_CHECK(check_states(id, param));
+    }
+    if (own)
+      write(params, updated());
+    else
+      fresh_.insert(params.buffer);
+    return {};
+  }
+
+  Status check_states(InstrId id, const TensorInfo& param) const {
+    const Instr& instr = program_.instrs[id];
+    for (const TensorInfo& state : program_.states) {
+      if (state.layout != param.layout || state.leaf != param.leaf) continue;
+      const bool given = std::any_of(instr.out.begin() + 1, instr.out.end(), [&](const Operand& out) {
+        return out.buffer == state.operand.buffer && out.offset == 0;
+      });
+      if (!given)
+        return refuse("V007", "'" + state.name + "' is not updated where it is", where(program_, id));
+    }
+    return {};
+  }
+
+  Status norms(InstrId id) {
+    const Instr& instr = program_.instrs[id];
+    const FlatLayout* layout = layout_of(instr);
+    if (layout == nullptr) return refuse("V007", "norms are of one bucket", where(program_, id));
+    TENON_CHECK(check_gradients(id, *layout, instr.in[0]));
+    if (!layout->axes.empty() && content_of(instr.out[0]).tensor != kZeros) {
+      return refuse("V007", "the norms of other members' parts start with what was there before",
                     where(program_, id));
     }
-    const auto expected = expected_.find(tensor);
-    return check_whole(operand, expected == expected_.end() ? 1 : expected->second, where(program_, id));
+    Content content;
+    content.owed = layout->axes;
+    for (const FlatLayout::Leaf& leaf : layout->leaves) {
+      const TensorInfo& param = program_.params[leaf.param];
+      ++content.squares[param.name];
+      if (&leaf != &layout->leaves.front()) continue;  // all leaves of a bucket are cut by the same axes
+      for (const auto& dim : param.placement.dims) content.owed.insert(content.owed.end(), dim.begin(), dim.end());
+    }
+    std::sort(content.owed.begin(), content.owed.end());
+    write(instr.out[0], std::move(content));
+    return {};
   }
 
-  // The norm is that of every gradient, and the scale divides by the whole count.
+  Status sum_squares(InstrId id) {
+    const Instr& instr = program_.instrs[id];
+    Content all;
+    for (const auto& [piece, content] : read(instr.in[0])) {
+      if (content.mixed || !content.owed.empty()) {
+        return refuse("V007",
+                      fmt::format("squares are not summed over {} that cut their gradients", content.owed.size()),
+                      where(program_, id));
+      }
+      for (const auto& [param, count] : content.squares) all.squares[param] += count;
+    }
+    write(instr.out[0], std::move(all));
+    return {};
+  }
+
+  // The norm is that of every gradient once, and the scale divides by the whole count.
   Status check_norm(InstrId id) {
     const Instr& instr = program_.instrs[id];
-    std::set<std::string> tensors;
-    for (size_t i = 0; i + 1 < instr.in.size(); ++i) tensors.insert(content_of(instr.in[i]).tensor);
-    if (tensors.size() != program_.params.size() || instr.in.size() != tensors.size() + 1) {
-      return refuse(
-          "V007",
-          fmt::format("the norm is over {} gradients, not over {}", tensors.size(), program_.params.size()),
-          where(program_, id));
+    const Content content = content_of(instr.in[0]);
+    for (const auto& [param, count] : content.squares) {
+      if (count == 1) continue;
+      return refuse("V007", fmt::format("the norm has the gradient of '{}' {} times", param, count),
+                    where(program_, id));
     }
-    return check_whole(instr.in.back(), 1, where(program_, id));
+    for (const TensorInfo& param : program_.params) {
+      if (content.squares.contains(param.name)) continue;
+      return refuse("V007", fmt::format("the norm lacks the gradient of '{}'", param.name), where(program_, id));
+    }
+    return check_whole(content_of(instr.in.back()), instr.in.back().name, 1, {}, where(program_, id));
   }
 
-  Status check_whole(const Operand& operand, int expected, const std::string& place) const {
-    const Content content = content_of(operand);
+  // `sharding`: axes that cut the tensor itself: what the samples on them give comes to it by exchange.
+  Status check_whole(const Content& content, const std::string& name, int expected,
+                     const std::set<AxisId>& sharding, const std::string& place) const {
     if (content.mixed || content.part_of != nullptr) {
-      return refuse("V007", "'" + operand.name + "' is not a sum over microbatches and ranks", place);
+      return refuse("V007", "'" + name + "' is not a sum over microbatches and ranks", place);
     }
-    if (content.empty()) return refuse("V007", "no microbatch contributed to '" + operand.name + "'", place);
+    if (content.empty()) return refuse("V007", "no microbatch contributed to '" + name + "'", place);
     std::map<std::string, std::set<int>> by_op;
     for (const auto& [key, count] : content.from) {
       if (count != 1) {
         return refuse("V007",
-                      fmt::format("'{}' has '{}' of microbatch {} {} times", operand.name, key.first,
-                                  key.second, count),
+                      fmt::format("'{}' has '{}' of microbatch {} {} times", name, key.first, key.second, count),
                       place);
       }
       by_op[key.first].insert(key.second);
@@ -339,29 +603,30 @@ class Completeness {
     for (const auto& [op, microbatches] : by_op) {
       if (static_cast<int64_t>(microbatches.size()) == program_.microbatches) continue;
       return refuse("V007",
-                    fmt::format("'{}' has '{}' of {} microbatches, not of {}", operand.name, op,
-                                microbatches.size(), program_.microbatches),
+                    fmt::format("'{}' has '{}' of {} microbatches, not of {}", name, op, microbatches.size(),
+                                program_.microbatches),
                     place);
     }
     if (static_cast<int>(by_op.size()) != expected) {
-      return refuse(
-          "V007",
-          fmt::format("'{}' has contributions of {} ops, not of {}", operand.name, by_op.size(), expected),
-          place);
+      return refuse("V007",
+                    fmt::format("'{}' has contributions of {} ops, not of {}", name, by_op.size(), expected),
+                    place);
     }
-    return check_sum(operand, content, place);
+    return check_sum(name, content, sharding, place);
   }
 
-  Status check_sum(const Operand& operand, const Content& content, const std::string& place) const {
+  Status check_sum(const std::string& name, const Content& content, const std::set<AxisId>& sharding,
+                   const std::string& place) const {
     for (AxisId axis : axes_) {
+      if (sharding.contains(axis)) continue;
       const auto it = content.summed.find(axis);
-      const std::string& name = program_.mesh.axes[axis].name;
+      const std::string& along = program_.mesh.axes[axis].name;
       if (it == content.summed.end())
-        return refuse("V007", fmt::format("'{}' is not summed over {}", operand.name, name), place);
+        return refuse("V007", fmt::format("'{}' is not summed over {}", name, along), place);
       for (size_t j = 0; j < it->second.size(); ++j) {
         if (it->second[j] == 1) continue;
         return refuse("V007",
-                      fmt::format("'{}' has the value of member {} of {} {} times", operand.name, j, name,
+                      fmt::format("'{}' has the value of member {} of {} {} times", name, j, along,
                                   it->second[j]),
                       place);
       }
@@ -370,9 +635,14 @@ class Completeness {
   }
 
   const Program& program_;
+  const int64_t classes_;
+  Channels& channels_;
   const bool training_;
-  std::set<AxisId> axes_;                // that shard the samples
-  std::map<std::string, int> expected_;  // gradient -> ops that contribute in each microbatch
+  InstrId next_ = 0;
+  bool blocked_ = false;
+  bool announced_ = false;                            // this class's share of a sum over classes
+  std::set<AxisId> axes_;                             // that shard the samples
+  std::set<BufferId> fresh_;                          // parameters' buffers that hold this step's result
   ByteMap<Held> bytes_;
   std::map<std::pair<int, std::string>, int> ops_;
   std::map<std::string, int> updates_;
@@ -380,6 +650,25 @@ class Completeness {
 
 }  // namespace
 
-Status check_completeness(const Program& program) { return Completeness(program).run(); }
+Status check_completeness(const std::vector<Program>& programs) {
+  Channels channels;
+  std::vector<Completeness> classes;
+  classes.reserve(programs.size());
+  for (const Program& program : programs)
+    classes.emplace_back(program, static_cast<int64_t>(programs.size()), channels);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Completeness& one : classes) {
+      TENON_TRY(const bool ran, one.advance());
+      moved |= ran;
+    }
+  }
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (!classes[i].done())
+      return refuse("V007", "waits for what no other class sends", where(programs[i], classes[i].at()));
+  }
+  for (const Completeness& one : classes) TENON_CHECK(one.finish());
+  return {};
+}
 
 }  // namespace tenon

@@ -1,9 +1,12 @@
-// From a joint graph to the instruction list of a step: unrolls microbatches, gives every value a
-// buffer, folds gradients over microbatches, merges gradient reductions into buckets.
+// From a joint graph to the instruction lists of a step: one for each class of ranks, that is for each place
+// on the pipeline's axis. Rows are emitted in one order over all classes, and both ends of every transfer
+// in that order, so that the lists cannot deadlock.
 #pragma once
 
 #include "plan/joint.h"
+#include "plan/layout.h"
 #include "plan/program.h"
+#include "plan/rows.h"
 
 namespace tenon {
 
@@ -21,15 +24,16 @@ struct OptimizerPlan {
 };
 
 struct EmitOptions {
-  int64_t microbatches = 1;
-  bool exact = false;      // fixed tree over microbatches and ranks
-  bool tree_order = true;  // the comm plugin reduces in that tree itself
-  uint64_t bucket_bytes = 4u << 20;
+  bool exact = false;        // fixed tree over microbatches and ranks
+  bool tree_order = true;    // the comm plugin reduces in that tree itself
+  AxisId pipeline = kNone;   // the axis that Rows::owner counts along
 };
 
 // Buffers have no offsets and instructions no waits yet: see schedule_waits() and plan_memory().
-Result<Program> emit(const JointGraph& joint, const Mesh& mesh, ProgramKind kind, const EmitOptions& options,
-                     const OptimizerPlan& optimizer);
+// `rows`: checked.
+Result<std::vector<Program>> emit(const JointGraph& joint, const Mesh& mesh, ProgramKind kind,
+                                  const Rows& rows, const ParamPlan& params, const EmitOptions& options,
+                                  const OptimizerPlan& optimizer);
 
 // Adds the wait edges that the operands' bytes demand, and no other.
 void schedule_waits(Program& program);

@@ -2,6 +2,7 @@
 
 #include "graph/ops.h"
 #include "graph/propagate.h"
+#include "plan/stages.h"
 
 namespace tenon {
 
@@ -41,6 +42,14 @@ Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vec
   return StepValues{clip[0], clip[1]};
 }
 
+// One prompt is on all ranks that would share a batch.
+void replicate_batch(Graph& graph) {
+  for (ValueId id : graph.with_role(Role::input)) {
+    Value& value = graph.value(id);
+    std::erase_if(value.pins, [&](const Pin& pin) { return pin.dim && value.dims[*pin.dim].name == "batch"; });
+  }
+}
+
 }  // namespace
 
 Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKind kind, int64_t batch,
@@ -48,6 +57,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   const bool with_loss = kind != ProgramKind::logits;
   TENON_TRY(ForwardGraph forward, build_forward(recipe, batch, recipe.context, with_loss));
   if (annotate) TENON_CHECK(annotate(forward.graph, mesh));
+  if (kind == ProgramKind::logits) replicate_batch(forward.graph);
   std::map<std::string, ValueId> outputs;
   std::vector<LeafGrad> leaves;
   std::vector<ValueId> replicated;
@@ -57,6 +67,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
     replicated = {loss[0], loss[1]};
   } else {
     outputs = {{"logits", forward.logits}};
+    replicated = {forward.logits};
   }
   if (kind == ProgramKind::train) {
     TENON_TRY(leaves, differentiate(forward.graph, forward.loss_op));
@@ -73,6 +84,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
     out.inputs[forward.graph.value(id).name] = placed.map[id];
   }
   out.graph = std::move(placed.graph);
+  settle_phases(out.graph);
   return out;
 }
 

@@ -93,33 +93,40 @@ tenon_code value_info(tenon_graph* g, tenon_value_id id, tenon_value_info* out, 
 }
 
 int64_t axis_size(tenon_graph* g, const char* axis) {
-  const auto id = g->mesh->find(axis);
-  return id ? g->mesh->axes[*id].size : 0;
+  const auto axes = g->mesh->find_all(axis);
+  return axes.empty() ? 0 : g->mesh->size(axes);
 }
 
 std::string wish(const Value& value, std::optional<uint32_t> dim) {
   return dim ? "sharded by " + value.dims[*dim].name : "replicated";
 }
 
-tenon_code pin(tenon_graph* g, tenon_value_id id, std::optional<uint32_t> dim, const char* axis,
+// The axes that a pass means by a name; an error if there are none.
+tenon_code axes_named(const tenon_graph* g, const char* name, std::vector<AxisId>& out, tenon_error* error) {
+  out = g->mesh->find_all(name);
+  if (!out.empty()) return TENON_OK;
+  return refuse(error, TENON_E_ARGUMENT, std::string("the mesh has no axis '") + name + "'");
+}
+
+tenon_code pin(tenon_graph* g, tenon_value_id id, std::optional<uint32_t> dim, const char* name,
                tenon_error* error) {
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   Value& value = g->graph->value(id - 1);
-  const auto axis_id = g->mesh->find(axis);
-  if (!axis_id) return refuse(error, TENON_E_ARGUMENT, std::string("the mesh has no axis '") + axis + "'");
+  std::vector<AxisId> axes;
+  if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
   if (dim && *dim >= value.dims.size()) {
     return refuse(error, TENON_E_ARGUMENT, "'" + value.name + "' has no dim " + std::to_string(*dim));
   }
-  const auto [said, fresh] = g->statements->try_emplace({id - 1, *axis_id}, Statement{dim, g->pass});
-  if (!fresh && said->second.dim != dim) {
-    return refuse(error, TENON_E_ARGUMENT,
-                  "wants '" + value.name + "' " + wish(value, dim) + " over " + axis + ", but " +
-                      said->second.pass + " has it " + wish(value, said->second.dim));
+  for (AxisId axis : axes) {
+    const auto [said, fresh] = g->statements->try_emplace({id - 1, axis}, Statement{dim, g->pass});
+    if (!fresh && said->second.dim != dim) {
+      return refuse(error, TENON_E_ARGUMENT,
+                    "wants '" + value.name + "' " + wish(value, dim) + " over " + g->mesh->axes[axis].name +
+                        ", but " + said->second.pass + " has it " + wish(value, said->second.dim));
+    }
+    // An axis of one rank shards nothing: leaving it out spares a collective of one.
+    if (fresh && g->mesh->axes[axis].size > 1) value.pins.push_back({axis, dim, g->pass});
   }
-  if (!value.pinned) value.pinned = Placement::replicated(value.dims.size());
-  // An axis of one rank shards nothing: leaving it out spares a collective of one.
-  if (fresh && dim && g->mesh->axes[*axis_id].size > 1) value.pinned->dims[*dim].push_back(*axis_id);
-  value.pinned_by.push_back(g->pass);
   return TENON_OK;
 }
 
@@ -128,6 +135,65 @@ tenon_code shard(tenon_graph* g, tenon_value_id id, uint32_t dim, const char* ax
 }
 tenon_code replicate(tenon_graph* g, tenon_value_id id, const char* axis, tenon_error* error) {
   return pin(g, id, std::nullopt, axis, error);
+}
+
+constexpr uint32_t kMostStorageLevel = 3;
+
+tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* name, tenon_error* error) {
+  if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
+  Value& value = g->graph->value(id - 1);
+  if (value.role != Role::param) {
+    return refuse(error, TENON_E_ARGUMENT, "'" + value.name + "' is no parameter: only those can rest in parts");
+  }
+  if (level > kMostStorageLevel)
+    return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
+  std::vector<AxisId> axes;
+  if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
+  std::erase_if(axes, [g](AxisId axis) { return g->mesh->axes[axis].size == 1; });
+  const Storage wanted{static_cast<int>(level), axes, g->pass};
+  if (!value.storage.by.empty() && !(value.storage.level == wanted.level && value.storage.axes == wanted.axes)) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  "wants '" + value.name + "' to rest in parts another way than " + value.storage.by);
+  }
+  value.storage = wanted;
+  return TENON_OK;
+}
+
+tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char* name, tenon_error* error) {
+  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  const auto axis = g->mesh->find(name);
+  if (!axis) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  std::string("stages need one axis of the mesh, and '") + name + "' is none");
+  }
+  if (g->graph->pipeline != kNone && g->graph->pipeline != *axis) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  "the stages are spread over " + g->mesh->axes[g->graph->pipeline].name + " already");
+  }
+  g->graph->pipeline = *axis;
+  g->graph->op(id - 1).stage = static_cast<int>(stage);
+  return TENON_OK;
+}
+
+tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_error* error) {
+  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  Op& op = g->graph->op(id - 1);
+  const OpDef* def = find_op(kind);
+  if (def == nullptr) return refuse(error, TENON_E_ARGUMENT, std::string("no op kind '") + kind + "'");
+  auto types = infer_outputs(*def, *g->graph, op.in, op.attrs);
+  if (!types.ok()) return refuse(error, TENON_E_ARGUMENT, types.error().cause);
+  bool same = types->size() == op.out.size();
+  for (size_t k = 0; same && k < op.out.size(); ++k) same = (*types)[k].dims == g->graph->value(op.out[k]).dims;
+  if (!same) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  std::string(kind) + " has other results than " + op.def->kind + " and cannot stand for it");
+  }
+  op.def = def;
+  return TENON_OK;
+}
+
+double op_flops(tenon_graph* g, tenon_op_id id) {
+  return id == 0 || id > g->graph->ops().size() ? 0 : flops_of(*g->graph, g->graph->op(id - 1));
 }
 
 constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
@@ -140,7 +206,11 @@ constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
                                value_info,
                                axis_size,
                                shard,
-                               replicate};
+                               replicate,
+                               store,
+                               set_stage,
+                               substitute,
+                               op_flops};
 
 std::set<std::string> words(const char* text) {
   std::set<std::string> out;
@@ -165,7 +235,7 @@ Status check_contracts(const std::vector<PassUse>& passes) {
     for (const std::string& word : words(pass.table->conflicts)) {
       const auto it = provided.find(word);
       if (it != provided.end() && it->second != pass.id) {
-        return Error{"P004", pass.id + " conflicts with '" + word + "' of " + it->second, "/strategies",
+        return Error{"P004", pass.id + " conflicts with '" + word + "' of " + it->second, pass.place,
                      "remove one of the two", TENON_E_RECIPE};
       }
     }
@@ -175,18 +245,19 @@ Status check_contracts(const std::vector<PassUse>& passes) {
 
 }  // namespace
 
-Status run_passes(const std::vector<PassUse>& passes, uint32_t phase, Graph& graph, const Mesh& mesh) {
+Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh) {
   TENON_CHECK(check_contracts(passes));
   Statements statements;
-  for (const PassUse& pass : passes) {
-    if (pass.table->phase != phase) continue;
-    tenon_graph handle{&graph, &mesh, pass.id, &statements, {}, {}, {}};
-    const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
-                                   pass.options.data(), &kApi};
-    tenon_error error = empty_abi_error();
-    const tenon_code code = pass.table->run(&config, &handle, &error);
-    if (code < 0) {
-      Error out = from_abi(code, error, "/strategies");
+  for (const uint32_t phase : {TENON_PHASE_A, TENON_PHASE_B}) {
+    for (const PassUse& pass : passes) {
+      if (pass.table->phase != phase) continue;
+      tenon_graph handle{&graph, &mesh, pass.id, &statements, {}, {}, {}};
+      const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
+                                     pass.options.data(), &kApi};
+      tenon_error error = empty_abi_error();
+      const tenon_code code = pass.table->run(&config, &handle, &error);
+      if (code >= 0) continue;
+      Error out = from_abi(code, error, pass.place);
       out.code = "P003";
       out.cause = pass.id + ": " + out.cause;
       return out;

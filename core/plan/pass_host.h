@@ -10,10 +10,11 @@ struct PassUse {
   std::string id;  // "parallel/data"
   const tenon_pass* table = nullptr;
   std::vector<tenon_option> options;  // borrowed
+  std::string place = "/strategies";  // where the recipe names it, for errors
 };
 
-// Annotates the graph. Errors: P003 two passes disagree about a value (names both), P004 a strategy's
-// conflicts or needs, and what the pass itself says.
-Status run_passes(const std::vector<PassUse>& passes, uint32_t phase, Graph& graph, const Mesh& mesh);
+// Annotates the graph, phase A before phase B. Errors: P003 two passes disagree about a value (names both), P004 a
+// strategy's conflicts or needs, and what the pass itself says.
+Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh);
 
 }  // namespace tenon

@@ -18,6 +18,32 @@ int64_t Operand::elements() const {
   return n;
 }
 
+int64_t FlatLayout::most() const {
+  int64_t out = 0;
+  for (size_t member = 0; member < members(); ++member) out = std::max(out, count(member));
+  return out;
+}
+
+LeafPart part_of(const FlatLayout& layout, size_t leaf, size_t member) {
+  const FlatLayout::Leaf& whole = layout.leaves[leaf];
+  const int64_t lo = std::max(whole.first, layout.cuts[member]);
+  const int64_t hi = std::min(whole.first + whole.count, layout.cuts[member + 1]);
+  if (lo >= hi) return {};
+  return {lo - whole.first, hi - lo, lo - layout.cuts[member]};
+}
+
+size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank) {
+  return static_cast<size_t>(index_on(program.mesh, program.mesh.coordinate(rank), layout.axes));
+}
+
+Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
+  if (!tensor.flat) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
+  const FlatLayout& layout = program.layouts[tensor.layout];
+  const LeafPart part = part_of(layout, tensor.leaf, member_of(program, layout, rank));
+  const auto bytes = static_cast<uint64_t>(part.at * size_of(tensor.operand.dtype));
+  return {part.first, part.count, tensor.operand.buffer, bytes};
+}
+
 namespace {
 
 std::string shape(const Operand& operand) {
@@ -44,7 +70,9 @@ std::string line(const Program& program, InstrId id) {
   const Instr& instr = program.instrs[id];
   const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
   std::string axes;
-  for (AxisId axis : instr.axes) axes += " over " + program.mesh.axes[axis].name;
+  for (AxisId axis : instr.axes) axes += (axes.empty() ? " over " : ",") + program.mesh.axes[axis].name;
+  if (instr.kind == "send") axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
+  if (instr.kind == "recv") axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
   std::string waits;
   if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
   return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane],
@@ -96,11 +124,21 @@ std::string serialize(const Program& program) {
     fmt::format_to(sink, " ->");
     for (const Operand& operand : instr.out) place(operand);
     place(instr.workspace);
-    fmt::format_to(sink, " {} {} {} {}\n", instr.group, instr.inplace, instr.microbatch,
-                   static_cast<uint32_t>(instr.reduction));
+    fmt::format_to(sink, " {} {} {} {} {} {} {}\n", instr.inplace, instr.microbatch, instr.stage, instr.peer,
+                   instr.layout, instr.offset_step, static_cast<uint32_t>(instr.reduction));
+  }
+  for (const FlatLayout& layout : program.layouts) {
+    fmt::format_to(sink, "layout {} {} axes {} cuts {}:", layout.elements, layout.level,
+                   fmt::join(layout.axes, ","), fmt::join(layout.cuts, ","));
+    for (const auto& leaf : layout.leaves)
+      fmt::format_to(sink, " {} {} {} {}", leaf.param, leaf.first, leaf.count, leaf.group);
+    fmt::format_to(sink, "\n");
   }
   for (const auto* tensors : {&program.params, &program.states}) {
-    for (const TensorInfo& tensor : *tensors) place(tensor.operand);
+    for (const TensorInfo& tensor : *tensors) {
+      fmt::format_to(sink, " {} {} {}", tensor.layout, tensor.leaf, tensor.copy);
+      place(tensor.operand);
+    }
   }
   for (const auto& set : program.inputs) {
     for (const auto& [name, operand] : set) place(operand);
@@ -109,7 +147,7 @@ std::string serialize(const Program& program) {
     fmt::format_to(sink, " {}", name);
     place(operand);
   }
-  fmt::format_to(sink, " {}\n", fmt::join(program.batch_axes, ","));
+  fmt::format_to(sink, " {} {}\n", fmt::join(program.batch_axes, ","), fmt::join(program.seq_axes, ","));
   return out;
 }
 

@@ -43,10 +43,11 @@ struct Operand {
 };
 
 struct Instr {
-  std::string kind;  // op kind, a collective, or "update"
+  std::string kind;  // op kind, a transfer, "update", "norms" or "own_part"
   Phase phase = Phase::forward;
   int microbatch = -1;  // -1: once per step
   int layer = -1;
+  int stage = 0;
   uint32_t lane = 0;
   std::vector<Operand> in;
   std::vector<Operand> out;  // update: parameters, then their state slots, parameter by parameter
@@ -54,21 +55,55 @@ struct Instr {
   Attrs attrs;
   bool accumulate = false;
   int inplace = -1;
-  std::vector<AxisId> axes;  // collectives
+  std::vector<AxisId> axes;  // transfers: the group; kernels: what `offset_step` counts along
+  int64_t offset_step = 0;   // added to the attribute `start` once per place on the axes
   Reduction reduction = Reduction::sum;
-  int group = 0;               // update: optimizer group
+  int32_t peer = -1;           // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
+  int32_t layout = -1;         // of Program::layouts: whose cuts the counts of a transfer, or the parts of
+                               // update, norms and own_part, follow
   std::vector<InstrId> waits;  // earlier instructions on other lanes
 };
 
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {
   std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"
+  // The tensor local to a rank. Flat: only its buffer counts, which holds this rank's part of the layout.
   Operand operand;
   Dims dims;  // global
   Placement placement;
   Init init;
-  int contributions = 0;  // parameters: ops that add into its gradient in each microbatch
+  uint32_t layout = 0;    // of Program::layouts
+  uint32_t leaf = 0;      // of the layout
+  bool flat = false;      // a rank holds only its range of the layout
+  bool copy = false;      // another stage of the pipeline owns it
+  int contributions = 0;  // parameters: ops that add into its gradient in each microbatch, on all stages
 };
+
+// Parameters one behind the other: what is reduced, updated and gathered as one. Offsets count elements.
+struct FlatLayout {
+  struct Leaf {
+    uint32_t param = 0;  // of Program::params
+    int64_t first = 0, count = 0;
+    int group = 0;  // of the optimizer
+    bool operator==(const Leaf&) const = default;
+  };
+  std::vector<Leaf> leaves;
+  int64_t elements = 0;
+  int level = 0;              // of Storage
+  std::vector<AxisId> axes;   // that cut it, in the mesh's order; empty: every rank holds all of it
+  std::vector<int64_t> cuts;  // member i holds [cuts[i], cuts[i + 1])
+
+  size_t members() const { return cuts.size() - 1; }
+  int64_t count(size_t member) const { return cuts[member + 1] - cuts[member]; }
+  int64_t most() const;  // of any member
+  bool operator==(const FlatLayout&) const = default;
+};
+
+// The part of a leaf that a member holds, as element offsets: within the leaf, and within the member's range.
+struct LeafPart {
+  int64_t first = 0, count = 0, at = 0;
+};
+LeafPart part_of(const FlatLayout& layout, size_t leaf, size_t member);
 
 struct Program {
   std::string name;  // "train", "eval", "logits"
@@ -81,11 +116,26 @@ struct Program {
   std::vector<TensorInfo> states;
   std::vector<std::map<std::string, Operand>> inputs;  // per microbatch: "tokens", "targets", ...
   std::vector<AxisId> batch_axes;                      // that shard the samples, major first
+  std::vector<AxisId> seq_axes;                        // that shard each sample's tokens, major first
   std::map<std::string, Operand> outputs;              // "loss", "count", "norm", "scale", "logits"
+  std::vector<FlatLayout> layouts;
+  // The class of ranks that run this: those with coordinate `pipeline_rank` on this axis. kNone: all.
+  AxisId pipeline_axis = kNone;
+  int64_t pipeline_rank = 0;
   std::array<uint64_t, kNumSpaces> space_bytes{};
   uint64_t kernel_private_bytes = 0;  // what kernels declared to keep for themselves
   double flops = 0;                   // of one rank and step
 };
+
+// Which of the layout's members a rank is.
+size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank);
+// What a rank holds of a parameter or state: elements [first, first + count) of its local tensor, and where.
+struct Held {
+  int64_t first = 0, count = 0;
+  BufferId buffer = kNone;
+  uint64_t offset = 0;  // within the buffer
+};
+Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank);
 
 struct PrintOptions {
   bool fold = true;  // show the first microbatch only, the others alike

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plan/checks.h"
 
@@ -21,8 +22,12 @@ Error refuse(const char* code, const std::string& cause, const std::string& plac
 }
 
 bool is_transfer(std::string_view kind) {
-  return kind == "all_reduce" || kind == "reduce_scatter" || kind == "all_gather" || kind == "all_to_all";
+  static constexpr std::array<std::string_view, 8> kKinds{"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                                          "permute",    "broadcast",      "send",       "recv"};
+  return std::ranges::count(kKinds, kind) > 0;
 }
+
+const Operand& moved_operand(const Instr& instr) { return instr.in.empty() ? instr.out[0] : instr.in[0]; }
 
 Range range_of(const Program& program, const Operand& operand) {
   const Buffer& buffer = program.buffers[operand.buffer];
@@ -38,18 +43,43 @@ std::string describe(const Transfer& t) {
 }
 
 bool same(const Transfer& a, const Transfer& b) {
-  return a.kind == b.kind && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
+  const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
+  const bool one_way = a.kind == "send" || a.kind == "recv";
+  const bool kinds = &a == &b || (one_way ? ends : a.kind == b.kind);
+  return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
 
-// Bytes that a transfer must write, given what it reads.
-bool sizes_fit(const Instr& instr, uint64_t members) {
+// What a transfer writes must be what it reads makes.
+bool sizes_fit(const Program& program, const Instr& instr) {
+  if (instr.kind == "send") return instr.in.size() == 1 && instr.out.empty();
+  if (instr.kind == "recv") return instr.in.empty() && instr.out.size() == 1;
+  if (instr.out.size() != 1 || instr.in.size() > 1) return false;
+  if (instr.kind == "broadcast") return instr.in.empty() || instr.in[0].bytes() == instr.out[0].bytes();
+  if (instr.in.empty() || instr.in[0].dtype != instr.out[0].dtype) return false;
+  const auto members = static_cast<uint64_t>(program.mesh.size(instr.axes));
   const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
-  if (instr.in[0].dtype != instr.out[0].dtype) return false;
+  if (instr.layout >= 0) {  // uneven shares of a bucket
+    const auto index = static_cast<size_t>(instr.layout);
+    if (index >= program.layouts.size() || program.layouts[index].axes != instr.axes) return false;
+    const FlatLayout& layout = program.layouts[index];
+    const auto size = static_cast<uint64_t>(size_of(instr.in[0].dtype));
+    const uint64_t whole = static_cast<uint64_t>(layout.elements) * size;
+    const uint64_t part = static_cast<uint64_t>(layout.most()) * size;
+    if (instr.kind == "all_gather") return in == part && out == whole;
+    return instr.kind == "reduce_scatter" && in == whole && out == part;
+  }
   if (instr.kind == "all_gather") return out == in * members;
   if (instr.kind == "reduce_scatter") return in == out * members;
   if (instr.kind == "all_to_all")
     return in == out && instr.in[0].elements() % static_cast<int64_t>(members) == 0;
-  return instr.kind == "all_reduce" && in == out;
+  return (instr.kind == "all_reduce" || instr.kind == "permute") && in == out;
+}
+
+// Transfers with one peer have a lane for it, the others that of their first axis.
+std::string lane_of(const Program& program, const Instr& instr) {
+  if (instr.kind == "send") return "send>" + std::to_string(instr.peer);
+  if (instr.kind == "recv") return "recv<" + std::to_string(instr.peer);
+  return program.mesh.axes[instr.axes[0]].name;
 }
 
 Status check_transfer(const Program& program, InstrId id) {
@@ -61,15 +91,15 @@ Status check_transfer(const Program& program, InstrId id) {
   }
   const bool moves = is_transfer(instr.kind);
   const bool placed = instr.lane < program.lanes.size() && (instr.lane != 0) == moves;
-  if (!placed || (moves && instr.axes.empty()) || (!moves && !instr.axes.empty() && instr.kind != "slice")) {
+  if (!placed || (moves && instr.axes.empty()) ||
+      (!moves && !instr.axes.empty() && instr.offset_step == 0)) {
     return refuse("V002", "a transfer is not on a lane of its own, or a kernel is", where(program, id));
   }
   if (!moves) return {};
-  if (program.lanes[instr.lane] != program.mesh.axes[instr.axes[0]].name) {
-    return refuse("V002", "is on the lane of another axis", where(program, id));
+  if (program.lanes[instr.lane] != lane_of(program, instr)) {
+    return refuse("V002", "is on the lane of another axis or peer", where(program, id));
   }
-  if (instr.in.size() != 1 || instr.out.size() != 1 ||
-      !sizes_fit(instr, static_cast<uint64_t>(program.mesh.size(instr.axes)))) {
+  if (!sizes_fit(program, instr)) {
     return refuse("V002", "what it reads and what it writes do not fit each other", where(program, id));
   }
   return {};
@@ -89,11 +119,22 @@ Status check_group(const Transfer& t, size_t rank, size_t world) {
 
 std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
   std::vector<Transfer> out;
+  std::map<std::vector<AxisId>, std::vector<int32_t>> groups;
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
     if (instr.lane == 0) continue;
-    out.push_back({id, instr.kind, program.mesh.group(rank, instr.axes), instr.in[0].bytes(),
-                   instr.in[0].dtype, instr.reduction});
+    const auto [group, fresh] = groups.try_emplace(instr.axes);
+    if (fresh) group->second = program.mesh.group(rank, instr.axes);
+    const Operand& operand = moved_operand(instr);
+    Transfer transfer{id, instr.kind, group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
+    if (instr.kind == "send" || instr.kind == "recv") {
+      const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
+      transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
+      transfer.members = {std::min(static_cast<int32_t>(rank), other), std::max(static_cast<int32_t>(rank), other)};
+    } else if (instr.kind == "broadcast") {
+      transfer.root = group->second.at(static_cast<size_t>(instr.peer));
+    }
+    out.push_back(std::move(transfer));
   }
   return out;
 }
@@ -143,16 +184,50 @@ Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank) {
   return {};
 }
 
-Status check_symmetric(const Program& program) {
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
-    TENON_CHECK(check_transfer(program, id));
-    for (InstrId wait : program.instrs[id].waits) {
-      if (wait >= id)
-        return refuse("V003", fmt::format("waits for instruction {}, which comes no earlier", wait),
-                      where(program, id));
+Status check_symmetric(const std::vector<Program>& programs) {
+  for (const Program& program : programs) {
+    for (InstrId id = 0; id < program.instrs.size(); ++id) {
+      TENON_CHECK(check_transfer(program, id));
+      for (InstrId wait : program.instrs[id].waits) {
+        if (wait >= id)
+          return refuse("V003", fmt::format("waits for instruction {}, which comes no earlier", wait),
+                        where(program, id));
+      }
     }
   }
-  return {};
+  if (programs.size() == 1) return {};
+  std::vector<std::vector<Transfer>> crossing;
+  for (const Program& program : programs) {
+    // One rank for each class, numbered as the classes are.
+    Program quotient;
+    quotient.mesh.axes = {program.mesh.axes[program.pipeline_axis]};
+    auto& transfers = crossing.emplace_back();
+    for (InstrId id = 0; id < program.instrs.size(); ++id) {
+      const Instr& instr = program.instrs[id];
+      if (instr.lane == 0 || std::ranges::count(instr.axes, program.pipeline_axis) == 0) continue;
+      Instr& kept = quotient.instrs.emplace_back(instr);
+      kept.axes = {0};
+      transfers.emplace_back().instr = id;
+    }
+    const auto projected = transfers_of(quotient, program.pipeline_rank);
+    for (size_t i = 0; i < projected.size(); ++i) {
+      const InstrId id = transfers[i].instr;
+      transfers[i] = projected[i];
+      transfers[i].instr = id;
+    }
+  }
+  return check_transfers(crossing);
+}
+
+Status check_every_rank(const std::vector<Program>& programs) {
+  std::vector<std::vector<Transfer>> per_rank;
+  const Mesh& mesh = programs.front().mesh;
+  for (int64_t rank = 0; rank < mesh.world(); ++rank) {
+    const AxisId axis = programs.front().pipeline_axis;
+    const int64_t at = axis == kNone ? 0 : mesh.coordinate(rank)[axis];
+    per_rank.push_back(transfers_of(programs[static_cast<size_t>(at)], rank));
+  }
+  return check_transfers(per_rank);
 }
 
 namespace {
@@ -161,27 +236,34 @@ constexpr int64_t kBruteForceWorld = 64;
 
 }  // namespace
 
-Result<VerifyReport> verify(const Program& program) {
+Result<VerifyReport> verify(const std::vector<Program>& programs) {
   VerifyReport report;
-  TENON_CHECK(check_symmetric(program));
-  const int64_t world = program.mesh.world();
+  const Program& first = programs.front();
+  TENON_CHECK(check_symmetric(programs));
+  const int64_t world = first.mesh.world();
   report.passed.push_back(fmt::format("transfers match and cannot deadlock, {} ranks by symmetry", world));
   if (world <= kBruteForceWorld) {
-    std::vector<std::vector<Transfer>> per_rank;
-    for (int64_t rank = 0; rank < world; ++rank) per_rank.push_back(transfers_of(program, rank));
-    TENON_CHECK(check_transfers(per_rank));
-    report.passed.push_back(fmt::format("the same, every rank run: {} transfers each", per_rank[0].size()));
+    TENON_CHECK(check_every_rank(programs));
+    report.passed.push_back(
+        fmt::format("the same, every rank run: {} transfers on rank 0", transfers_of(first, 0).size()));
   }
-  TENON_CHECK(check_memory(program));
-  TENON_CHECK(check_initialised(program));
-  TENON_CHECK(check_races(program));
-  report.passed.push_back(
-      fmt::format("no races, no read before a write, peak memory: {} instructions, {} buffers",
-                  program.instrs.size(), program.buffers.size()));
-  TENON_CHECK(check_completeness(program));
-  if (program.name == "train") {
-    report.passed.push_back(fmt::format("each of {} parameters updated once from {} microbatches",
-                                        program.params.size(), program.microbatches));
+  size_t instrs = 0, buffers = 0;
+  for (const Program& program : programs) {
+    TENON_CHECK(check_memory(program));
+    TENON_CHECK(check_initialised(program));
+    TENON_CHECK(check_races(program));
+    instrs += program.instrs.size();
+    buffers += program.buffers.size();
+  }
+  report.passed.push_back(fmt::format(
+      "no races, no read before a write, peak memory: {} instructions, {} buffers", instrs, buffers));
+  TENON_CHECK(check_completeness(programs));
+  if (first.name == "train") {
+    int64_t params = 0;
+    for (const Program& program : programs)
+      params += std::ranges::count(program.params, false, &TensorInfo::copy);
+    report.passed.push_back(fmt::format("each of {} parameters updated once from {} microbatches", params,
+                                        first.microbatches));
   }
   return report;
 }

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
+
+#include "plan/bucket_kernels.h"
 
 namespace tenon {
 namespace {
@@ -12,23 +15,59 @@ namespace {
 constexpr tenon_stream kCpuStream{{kDLCPU, 0}, nullptr};
 constexpr unsigned char kPoison = 0xA5;
 
-constexpr std::array<std::pair<const char*, uint32_t>, 4> kTransferKinds{{
+constexpr std::array<std::pair<const char*, uint32_t>, 8> kTransferKinds{{
     {"all_reduce", TENON_COMM_ALL_REDUCE},
     {"reduce_scatter", TENON_COMM_REDUCE_SCATTER},
     {"all_gather", TENON_COMM_ALL_GATHER},
     {"all_to_all", TENON_COMM_ALL_TO_ALL},
+    {"permute", TENON_COMM_PERMUTE},
+    {"broadcast", TENON_COMM_BROADCAST},
+    {"send", TENON_COMM_SEND},
+    {"recv", TENON_COMM_RECV},
 }};
+
+// How many elements each member has in a transfer; empty: what the operands say is the same for all.
+std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, uint64_t members) {
+  if (instr.layout >= 0) {
+    std::vector<uint64_t> counts;
+    const FlatLayout& layout = program.layouts[static_cast<size_t>(instr.layout)];
+    for (size_t i = 0; i < layout.members(); ++i) counts.push_back(static_cast<uint64_t>(layout.count(i)));
+    return counts;
+  }
+  const auto in = static_cast<uint64_t>(instr.in.empty() ? 0 : instr.in[0].elements());
+  switch (kind) {
+    case TENON_COMM_REDUCE_SCATTER:
+    case TENON_COMM_ALL_TO_ALL:
+      return std::vector<uint64_t>(kind == TENON_COMM_ALL_TO_ALL ? 2 * members : members, in / members);
+    case TENON_COMM_ALL_GATHER: return std::vector<uint64_t>(members, in);
+    default: return {};
+  }
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const Program& program, RankDevice& device, bool exact) {
-  std::unique_ptr<Executor> out(new Executor(program, device));
-  out->in_flight_.assign(program.instrs.size(), 0);
-  for (InstrId id = 0; id < program.instrs.size(); ++id) TENON_CHECK(out->prepare_instr(id, exact));
+  std::unique_ptr<Executor> out(new Executor(program, device, exact));
+  TENON_CHECK(out->prepare_all());
   return out;
 }
 
-Status Executor::prepare_instr(InstrId id, bool exact) {
+Status Executor::prepare_all() {
+  in_flight_.assign(program_.instrs.size(), 0);
+  // Opening a group waits for its members: all ranks open theirs in the same order.
+  std::set<std::vector<AxisId>> groups;
+  for (const Instr& instr : program_.instrs) {
+    if (instr.lane != 0) groups.insert(instr.axes);
+  }
+  for (const auto& axes : groups) TENON_CHECK(device_.group(axes));
+  for (InstrId id = 0; id < program_.instrs.size(); ++id) TENON_CHECK(prepare_instr(id));
+  for (Update& update : updates_) {  // no piece moves any more
+    for (tenon_update& piece : update.pieces) update.pointers.push_back(&piece);
+  }
+  return {};
+}
+
+Status Executor::prepare_instr(InstrId id) {
   const Instr& instr = program_.instrs[id];
   Record record;
   record.first_wait = static_cast<uint32_t>(waits_.size());
@@ -36,41 +75,52 @@ Status Executor::prepare_instr(InstrId id, bool exact) {
     if (program_.instrs[wait].lane != 0) waits_.push_back(wait);  // the compute lane is this thread
   }
   record.num_waits = static_cast<uint32_t>(waits_.size()) - record.first_wait;
+  record.first_call = static_cast<uint32_t>(calls_.size());
+  record.first_update = static_cast<uint32_t>(updates_.size());
   if (instr.kind == "update")
-    prepare_update(instr, record);
+    add_updates(instr);
   else if (instr.lane != 0)
     TENON_CHECK(prepare_transfer(instr, record));
   else
-    TENON_CHECK(prepare_kernel(id, exact, record));
+    TENON_CHECK(add_calls(id));
+  record.num_calls = static_cast<uint32_t>(calls_.size()) - record.first_call;
+  record.num_updates = static_cast<uint32_t>(updates_.size()) - record.first_update;
   if (record.transfer != nullptr) transfer_ids_.push_back(id);
   records_.push_back(record);
   return {};
 }
 
-int64_t Executor::coordinate_shift(const Instr& instr) const {
-  if (instr.kind != "slice" || instr.axes.empty()) return 0;
-  const auto at = device_.mesh().coordinate(device_.id().rank);
-  int64_t index = 0;
-  for (AxisId axis : instr.axes) index = index * device_.mesh().axes[axis].size + at[axis];
-  // A slice over axes is written with start = its own size: the coordinate replaces it.
-  return (index - 1) * attr_int(instr.attrs, "start");
+int64_t Executor::offset(const Instr& instr) const {
+  if (instr.offset_step == 0) return 0;
+  return instr.offset_step *
+         index_on(device_.mesh(), device_.mesh().coordinate(device_.id().rank), instr.axes);
 }
 
-Status Executor::prepare_kernel(InstrId id, bool exact, Record& record) {
+size_t Executor::member(const FlatLayout& layout) const {
+  return member_of(program_, layout, device_.id().rank);
+}
+
+Status Executor::add_calls(InstrId id) {
   const Instr& instr = program_.instrs[id];
-  const int64_t shift = coordinate_shift(instr);
+  std::optional<size_t> me;
+  if (instr.layout >= 0) me = member(program_.layouts[static_cast<size_t>(instr.layout)]);
+  for (const Instr& kernel : kernels_of(program_, instr, me)) TENON_CHECK(add_call(id, kernel));
+  return {};
+}
+
+Status Executor::add_call(InstrId id, const Instr& instr) {
+  const int64_t shift = offset(instr);
   Handle<tenon_kernel>& kernel = kernels_[kernel_key(instr, shift)];
   const auto& plugin = device_.plugins().kernels;
   if (kernel == nullptr) {
-    const KernelDesc desc(instr, exact, shift);
+    const KernelDesc desc(instr, exact_, shift);
     tenon_kernel* made = nullptr;
     tenon_error error = empty_abi_error();
     const tenon_code code = plugin.table->prepare(device_.kernels(), &desc.get(), &made, &error);
     if (code < 0) return located(code, error, id, plugin.id);
     kernel = Handle<tenon_kernel>(made, plugin.table->release);
   }
-  record.kernel = kernel.get();
-  record.first_pointer = static_cast<uint32_t>(pointers_.size());
+  calls_.push_back({kernel.get(), static_cast<uint32_t>(pointers_.size())});
   for (const Operand& operand : instr.in) pointers_.push_back(device_.address(program_, operand));
   for (const Operand& operand : instr.out) pointers_.push_back(device_.address(program_, operand));
   pointers_.push_back(instr.workspace.buffer == kNone ? nullptr : device_.address(program_, instr.workspace));
@@ -85,22 +135,21 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
     return Error{"P020", "no transfer of kind '" + instr.kind + "'", program_.name, "", TENON_E_INTERNAL};
   }
   const auto members = static_cast<uint64_t>(device_.mesh().size(instr.axes));
-  const auto in = static_cast<uint64_t>(instr.in[0].elements()),
-             out = static_cast<uint64_t>(instr.out[0].elements());
-  std::vector<uint64_t> counts;
-  if (kind->second == TENON_COMM_REDUCE_SCATTER) counts.assign(members, out);
-  if (kind->second == TENON_COMM_ALL_GATHER) counts.assign(members, in);
-  if (kind->second == TENON_COMM_ALL_TO_ALL) counts.assign(2 * members, in / members);
+  const std::vector<uint64_t> counts = counts_of(program_, instr, kind->second, members);
+  const Operand& operand = instr.in.empty() ? instr.out[0] : instr.in[0];
   tenon_comm_op op{};
   op.struct_size = sizeof op;
   op.kind = kind->second;
   op.reduce = static_cast<uint32_t>(instr.reduction);
-  op.dtype = static_cast<uint32_t>(instr.in[0].dtype);
-  op.src = device_.address(program_, instr.in[0]);
-  op.dst = device_.address(program_, instr.out[0]);
-  op.count = in;
+  op.dtype = static_cast<uint32_t>(operand.dtype);
+  op.src = instr.kind == "recv" ? nullptr : device_.address(program_, operand);
+  op.dst = instr.out.empty() ? nullptr : device_.address(program_, instr.out[0]);
+  op.count = static_cast<uint64_t>(operand.elements());
+  if (instr.layout >= 0 && instr.kind == "all_gather") {
+    op.count = counts[member(program_.layouts[static_cast<size_t>(instr.layout)])];
+  }
   op.counts = counts.empty() ? nullptr : counts.data();
-  op.peer = -1;
+  op.peer = instr.peer;
   const tenon_comm_op* const ops[] = {&op};
   const auto& comm = device_.plugins().comm;
   TENON_TRY(auto plan, open_handle<tenon_comm_plan>(comm.id, comm.table->release, [&](auto** o, auto* e) {
@@ -111,29 +160,38 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
   return {};
 }
 
-void Executor::prepare_update(const Instr& instr, Record& record) {
-  const auto group = static_cast<size_t>(instr.group);
-  const size_t num_slots = device_.slots()[group].size();
-  record.update = static_cast<int32_t>(updates_.size());
-  Update& update = updates_.emplace_back();
-  update.state = device_.optimizer(group);
-  update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in.back()));
-  const size_t count = instr.in.size() - 1;
-  update.slots.resize(count);
-  update.pieces.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    const Operand* out = &instr.out[i * (1 + num_slots)];
-    for (size_t s = 0; s < num_slots; ++s) update.slots[i].push_back(device_.address(program_, out[1 + s]));
-    tenon_update& piece = update.pieces[i];
-    piece = {};
+// One update for each optimizer group in the bucket, of this rank's parts of its parameters.
+void Executor::add_updates(const Instr& instr) {
+  const FlatLayout& layout = program_.layouts[static_cast<size_t>(instr.layout)];
+  const auto address = [&](const Operand& operand, int64_t at) {
+    return device_.address(program_, operand) + at * size_of(operand.dtype);
+  };
+  std::map<int, size_t> of_group;  // -> updates_
+  for (size_t l = 0; l < layout.leaves.size(); ++l) {
+    const LeafPart part = part_of(layout, l, member(layout));
+    if (part.count == 0) continue;
+    const auto group = static_cast<size_t>(layout.leaves[l].group);
+    const auto [known, fresh] = of_group.try_emplace(layout.leaves[l].group, updates_.size());
+    if (fresh) updates_.emplace_back();
+    Update& update = updates_[known->second];
+    update.state = device_.optimizer(group);
+    update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
+    std::vector<void*>& slots = update.slots.emplace_back();
+    for (const tenon_slot_decl& slot : device_.slots()[group]) {
+      const auto state = std::find_if(instr.out.begin() + 1, instr.out.end(),
+                                      [&](const Operand& out) { return out.name == slot.name; });
+      slots.push_back(address(*state, part.at));
+    }
+    const TensorInfo& param = program_.params[layout.leaves[l].param];
+    tenon_update& piece = update.pieces.emplace_back();
     piece.struct_size = sizeof piece;
-    piece.dtype = static_cast<uint32_t>(out[0].dtype);
-    piece.count = static_cast<uint64_t>(out[0].elements());
-    piece.rows = out[0].dims.empty() ? 1 : static_cast<uint64_t>(out[0].dims[0]);
-    piece.param = device_.address(program_, out[0]);
-    piece.grad = device_.address(program_, instr.in[i]);
-    piece.slots = update.slots[i].data();
-    update.pointers.push_back(&piece);
+    piece.dtype = static_cast<uint32_t>(param.operand.dtype);
+    piece.count = static_cast<uint64_t>(part.count);
+    const bool whole = part.count == layout.leaves[l].count && !param.operand.dims.empty();
+    piece.rows = whole ? static_cast<uint64_t>(param.operand.dims[0]) : 1;
+    piece.param = address(instr.out[0], part.at);
+    piece.grad = address(instr.in[0], part.at);
+    piece.slots = slots.data();
   }
 }
 
@@ -155,25 +213,28 @@ Status Executor::wait(InstrId id) {
   return {};
 }
 
-Status Executor::execute(const Record& record, const tenon_step_scalars& scalars) {
-  tenon_error error = empty_abi_error();
-  tenon_code code = TENON_OK;
+Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
+  const Record& record = records_[id];
   const PluginSet& plugins = device_.plugins();
-  const InstrId id = now_.load(std::memory_order_relaxed);
-  if (record.kernel != nullptr) {
-    code = plugins.kernels.table->enqueue(record.kernel, &kCpuStream, pointers_.data() + record.first_pointer,
-                                          &error);
-    if (code < 0) return located(code, error, id, plugins.kernels.id);
-  } else if (record.transfer != nullptr) {
-    code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
+  tenon_error error = empty_abi_error();
+  if (record.transfer != nullptr) {
+    const tenon_code code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
     if (code < 0) return located(code, error, id, plugins.comm.id);
     in_flight_[id] = 1;
-  } else {
-    Update& update = updates_[static_cast<size_t>(record.update)];
+  }
+  for (uint32_t c = 0; c < record.num_calls; ++c) {
+    const Call& call = calls_[record.first_call + c];
+    const tenon_code code = plugins.kernels.table->enqueue(call.kernel, &kCpuStream,
+                                                           pointers_.data() + call.first_pointer, &error);
+    if (code < 0) return located(code, error, id, plugins.kernels.id);
+  }
+  for (uint32_t u = 0; u < record.num_updates; ++u) {
+    Update& update = updates_[record.first_update + u];
     tenon_step_scalars mine = scalars;
     mine.grad_scale = *update.scale;
-    code = plugins.optimizer.table->step(update.state, &kCpuStream, update.pointers.data(),
-                                         static_cast<uint32_t>(update.pointers.size()), &mine, &error);
+    const tenon_code code =
+        plugins.optimizer.table->step(update.state, &kCpuStream, update.pointers.data(),
+                                      static_cast<uint32_t>(update.pointers.size()), &mine, &error);
     if (code < 0) return located(code, error, id, plugins.optimizer.id);
   }
   return {};
@@ -185,7 +246,7 @@ Status Executor::run(int64_t step, double lr) {
     const Record& record = records_[id];
     now_.store(id, std::memory_order_relaxed);
     for (uint32_t w = 0; w < record.num_waits; ++w) TENON_CHECK(wait(waits_[record.first_wait + w]));
-    TENON_CHECK(execute(record, scalars));
+    TENON_CHECK(execute(id, scalars));
   }
   for (InstrId id : transfer_ids_) TENON_CHECK(wait(id));
   return {};

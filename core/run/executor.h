@@ -27,6 +27,7 @@ class Executor {
   uint64_t arena_high_water() const;
 
  private:
+  // The pieces of one optimizer group in one bucket.
   struct Update {
     std::vector<tenon_update> pieces;
     std::vector<tenon_update*> pointers;
@@ -34,29 +35,39 @@ class Executor {
     const double* scale = nullptr;
     tenon_optimizer_state* state = nullptr;
   };
-  struct Record {
+  struct Call {
     tenon_kernel* kernel = nullptr;
-    tenon_comm_plan* transfer = nullptr;
-    int32_t update = -1;
     uint32_t first_pointer = 0;
+  };
+  // Calls of kernels, then updates; or one transfer.
+  struct Record {
+    tenon_comm_plan* transfer = nullptr;
+    uint32_t first_call = 0, num_calls = 0;
+    uint32_t first_update = 0, num_updates = 0;
     uint32_t first_wait = 0, num_waits = 0;
   };
 
-  Executor(const Program& program, RankDevice& device) : program_(program), device_(device) {}
-  Status prepare_instr(InstrId id, bool exact);
-  Status prepare_kernel(InstrId id, bool exact, Record& record);
+  Executor(const Program& program, RankDevice& device, bool exact)
+      : program_(program), device_(device), exact_(exact) {}
+  Status prepare_all();
+  Status prepare_instr(InstrId id);
+  Status add_calls(InstrId id);
+  Status add_call(InstrId id, const Instr& instr);
   Status prepare_transfer(const Instr& instr, Record& record);
-  void prepare_update(const Instr& instr, Record& record);
-  int64_t coordinate_shift(const Instr& instr) const;
-  Status execute(const Record& record, const tenon_step_scalars& scalars);
+  void add_updates(const Instr& instr);
+  int64_t offset(const Instr& instr) const;
+  size_t member(const FlatLayout& layout) const;
+  Status execute(InstrId id, const tenon_step_scalars& scalars);
   Status wait(InstrId id);
   Error located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const;
 
   const Program& program_;
   RankDevice& device_;
+  const bool exact_;
   std::map<std::string, Handle<tenon_kernel>> kernels_;
   std::vector<Handle<tenon_comm_plan>> transfers_;
   std::vector<Update> updates_;
+  std::vector<Call> calls_;
   std::vector<Record> records_;
   std::vector<void*> pointers_;
   std::vector<InstrId> waits_;

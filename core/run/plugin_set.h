@@ -11,6 +11,7 @@
 #include "tenon/draft/pass.h"
 #include "tenon/kernels.h"
 #include "tenon/optimizer.h"
+#include "tenon/schedule.h"
 #include "tenon/sink.h"
 
 namespace tenon {
@@ -35,6 +36,7 @@ struct PluginSet {
   Plugged<tenon_data> data;
   OptimizerUse optimizer;
   std::vector<Plugged<tenon_pass>> passes;
+  Plugged<tenon_schedule> schedule;  // table NULL: the recipe names none
   std::vector<Plugged<tenon_sink>> sinks;
 };
 

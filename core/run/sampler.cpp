@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "base/hash.h"
 #include "base/rng.h"
@@ -76,36 +77,91 @@ int64_t Feeder::token_limit() const {
 
 std::string Feeder::digest() const { return hex(info_.digest); }
 
-Status Feeder::fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs) {
+namespace {
+
+std::vector<TokenRange> ranges_of(int64_t context, int64_t parts, int64_t index) {
+  if (parts == 1) return {{0, context}};
+  const int64_t count = context / (2 * parts);
+  return {{index * count, count}, {(2 * parts - 1 - index) * count, count}};
+}
+
+}  // namespace
+
+std::vector<TokenRange> tokens_of(const Program& program, int64_t rank) {
+  const int64_t parts = program.mesh.size(program.seq_axes);
+  const int64_t context = program.inputs[0].at("tokens").dims[1] * parts;
+  return ranges_of(context, parts, index_on(program.mesh, program.mesh.coordinate(rank), program.seq_axes));
+}
+
+int64_t gathered_position(const Program& program, int64_t position) {
+  const int64_t parts = program.mesh.size(program.seq_axes);
+  const int64_t context = program.inputs[0].at("tokens").dims[1] * parts;
+  int64_t before = 0;
+  for (int64_t index = 0; index < parts; ++index) {
+    for (const TokenRange& range : ranges_of(context, parts, index)) {
+      if (position >= range.first && position < range.first + range.count)
+        return before + position - range.first;
+      before += range.count;
+    }
+  }
+  return position;
+}
+
+Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
+                    const std::map<std::string, char*>& inputs) {
   std::vector<int64_t> readable = indices;
   std::replace(readable.begin(), readable.end(), int64_t{-1}, int64_t{0});
+  const bool cut = ranges.size() > 1;
   std::vector<void*> outs;
-  std::vector<std::vector<char>> unused;  // fields that the model does not read
-  unused.reserve(info_.num_fields);
+  whole_.resize(info_.num_fields);
   for (uint32_t f = 0; f < info_.num_fields; ++f) {
     const tenon_field& field = info_.fields[f];
     const auto it = inputs.find(field.name);
-    if (it != inputs.end()) {
+    if (it != inputs.end() && !cut) {
       outs.push_back(it->second);
       continue;
     }
     int64_t bytes = size_of(static_cast<Dtype>(field.shape.dtype)) * static_cast<int64_t>(indices.size());
     for (uint32_t d = 0; d < field.shape.ndim; ++d) bytes *= field.shape.dims[d];
-    outs.push_back(unused.emplace_back(static_cast<size_t>(bytes)).data());
+    whole_[f].resize(static_cast<size_t>(bytes));
+    outs.push_back(whole_[f].data());
   }
   tenon_error error = empty_abi_error();
   const tenon_code code =
       plugin_.table->read(dataset_.get(), readable.data(), readable.size(), outs.data(), &error);
   if (code < 0) return from_abi(code, error, plugin_.id);
+  for (uint32_t f = 0; cut && f < info_.num_fields; ++f) {
+    const auto it = inputs.find(info_.fields[f].name);
+    if (it != inputs.end()) cut_tokens(whole_[f], static_cast<int64_t>(indices.size()), ranges, it->second);
+  }
   auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
   auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));
   auto* targets = reinterpret_cast<int32_t*>(inputs.at("targets"));
+  int64_t tokens = 0;
+  for (const TokenRange& range : ranges) tokens += range.count;
   for (size_t i = 0; i < indices.size(); ++i) {
     samples[i] = indices[i];
-    if (indices[i] < 0) std::fill_n(targets + static_cast<int64_t>(i) * context_, context_, -1);
-    for (int64_t s = 0; s < context_; ++s) *positions++ = static_cast<int32_t>(s);
+    if (indices[i] < 0) std::fill_n(targets + static_cast<int64_t>(i) * tokens, tokens, -1);
+    for (const TokenRange& range : ranges) {
+      for (int64_t s = 0; s < range.count; ++s) *positions++ = static_cast<int32_t>(range.first + s);
+    }
   }
   return {};
+}
+
+// Fields are rows of `context_` tokens, as open() has checked.
+void Feeder::cut_tokens(const std::vector<char>& whole, int64_t samples, const std::vector<TokenRange>& ranges,
+                        char* out) const {
+  const size_t row = whole.size() / static_cast<size_t>(std::max<int64_t>(samples, 1));
+  const size_t token = row / static_cast<size_t>(context_);
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    for (const TokenRange& range : ranges) {
+      const size_t bytes = static_cast<size_t>(range.count) * token;
+      std::memcpy(out, whole.data() + static_cast<size_t>(sample) * row + static_cast<size_t>(range.first) * token,
+                  bytes);
+      out += bytes;
+    }
+  }
 }
 
 BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch) {

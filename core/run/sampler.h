@@ -26,6 +26,16 @@ class Sampler {
   uint64_t seed_ = 0;
 };
 
+// Tokens [first, first + count) of each sample.
+struct TokenRange {
+  int64_t first = 0, count = 0;
+};
+// What a rank holds of each sequence when ranks share it: of 2n equal parts, one from the front and its mirror from the
+// back, so that causal attention gives all n ranks the same work. In the order in which the rank holds them.
+std::vector<TokenRange> tokens_of(const Program& program, int64_t rank);
+// Where token `position` of a sequence is in the concatenation of what all ranks hold of it.
+int64_t gathered_position(const Program& program, int64_t position);
+
 // One rank's view of the data: opens it, and fills the inputs of programs.
 class Feeder {
  public:
@@ -40,15 +50,19 @@ class Feeder {
   tenon_dataset* dataset() const { return dataset_.get(); }
 
   // Reads samples `indices` (those of one microbatch on this rank; -1: padding) into the inputs, whose
-  // addresses are given by name; fills positions and sample numbers too.
-  Status fill(const std::vector<int64_t>& indices, const std::map<std::string, char*>& inputs);
+  // addresses are given by name; fills positions and sample numbers too. Of each sample only `ranges`.
+  Status fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
+              const std::map<std::string, char*>& inputs);
 
  private:
   explicit Feeder(const Plugged<tenon_data>& plugin) : plugin_(plugin) {}
+  void cut_tokens(const std::vector<char>& whole, int64_t samples, const std::vector<TokenRange>& ranges,
+                  char* out) const;
   const Plugged<tenon_data>& plugin_;
   Handle<tenon_dataset> dataset_;
   tenon_data_info info_{};
   int64_t context_ = 0;
+  std::vector<std::vector<char>> whole_;  // samples before they are cut, by field
 };
 
 // Positions within a batch of the samples of one microbatch on one rank: ranks, then microbatches,

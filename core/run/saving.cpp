@@ -22,21 +22,32 @@ checkpoint::Box box_of(const TensorInfo& tensor, const Mesh& mesh, int64_t rank)
   const auto at = mesh.coordinate(rank);
   checkpoint::Box box;
   for (size_t d = 0; d < tensor.dims.size(); ++d) {
-    int64_t index = 0;
-    for (AxisId axis : tensor.placement.dims[d]) index = index * mesh.axes[axis].size + at[axis];
+    const int64_t index = index_on(mesh, at, tensor.placement.dims[d]);
     box.push_back({index * tensor.operand.dims[d], tensor.operand.dims[d]});
   }
   return box;
 }
 
-// Of the ranks that hold the same box, one writes it: they take turns over the tensors.
-bool writes(const TensorInfo& tensor, size_t index, const Mesh& mesh, int64_t rank) {
-  const checkpoint::Box mine = box_of(tensor, mesh, rank);
-  std::vector<int64_t> holders;
-  for (int64_t other = 0; other < mesh.world(); ++other) {
-    if (box_of(tensor, mesh, other) == mine) holders.push_back(other);
+// Of the ranks that hold the same part of a tensor, one writes it: they take turns over the tensors. Those ranks
+// differ only in coordinates on axes that neither shard the tensor nor cut its layout.
+bool writes(const Program& program, const TensorInfo& tensor, size_t index, int64_t rank) {
+  if (tensor.copy) return false;
+  std::vector<bool> cuts(program.mesh.axes.size());
+  for (const auto& dim : tensor.placement.dims) {
+    for (AxisId axis : dim) cuts[axis] = true;
   }
-  return holders[index % holders.size()] == rank;
+  if (tensor.flat) {
+    for (AxisId axis : program.layouts[tensor.layout].axes) cuts[axis] = true;
+  }
+  if (program.pipeline_axis != kNone) cuts[program.pipeline_axis] = true;
+  const auto at = program.mesh.coordinate(rank);
+  int64_t mine = 0, holders = 1;
+  for (size_t axis = 0; axis < cuts.size(); ++axis) {
+    if (cuts[axis]) continue;
+    mine = mine * program.mesh.axes[axis].size + at[axis];
+    holders *= program.mesh.axes[axis].size;
+  }
+  return static_cast<int64_t>(index) % holders == mine;
 }
 
 // The part of a recipe that a checkpoint fixes: the model and what decides which sample comes when.
@@ -88,10 +99,14 @@ Result<std::string> Session::save(checkpoint::Storage& storage, const std::strin
   size_t index = 0;
   for (const auto* list : {&layout().params, &layout().states}) {
     for (const TensorInfo& tensor : *list) {
-      if (!writes(tensor, index++, device_->mesh(), rank)) continue;
+      if (!writes(layout(), tensor, index++, rank)) continue;
+      const Held part = held(tensor);
+      if (part.count == 0 && tensor.operand.elements() > 0) continue;
+      std::optional<checkpoint::Range> range;
+      if (tensor.flat) range = checkpoint::Range{part.first, part.count};
       parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
-                       box_of(tensor, device_->mesh(), rank), std::nullopt, data(tensor),
-                       tensor.operand.bytes()});
+                       box_of(tensor, device_->mesh(), rank), range, data(tensor),
+                       static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))});
     }
   }
   auto report = checkpoint::write_shard(storage, names[0], id, static_cast<uint32_t>(rank), parts);
@@ -147,9 +162,12 @@ Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, con
 Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
                                const std::string& place) const {
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (const auto* list : {&layout().params, &layout().states}) {
-    for (const TensorInfo& tensor : *list) {
-      expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
+  for (const Program& program : (train_ ? *train_ : *eval_).programs) {  // what all stages hold together
+    for (const auto* list : {&program.params, &program.states}) {
+      for (const TensorInfo& tensor : *list) {
+        if (tensor.copy) continue;
+        expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
+      }
     }
   }
   checkpoint::Manifest saved = manifest;
@@ -182,8 +200,10 @@ Result<std::string> Session::resume(checkpoint::Storage& storage, const std::str
   for (const auto* list : {&layout().params, &layout().states}) {
     for (const TensorInfo& tensor : *list) {
       const checkpoint::Box box = box_of(tensor, device_->mesh(), options_.id.rank);
-      const checkpoint::Slice slice{box, {0, checkpoint::num_elements(box)}};
-      TENON_CHECK(loaded.read(tensor.name, slice, data(tensor), tensor.operand.bytes()));
+      const Held part = held(tensor);
+      const checkpoint::Slice slice{box, {part.first, part.count}};
+      TENON_CHECK(loaded.read(tensor.name, slice, data(tensor),
+                              static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))));
     }
   }
   steps_done_ = loaded.manifest().id.step;

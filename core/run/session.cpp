@@ -17,8 +17,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Result<std::vector<std::vector<StateSlot>>> optimizer_slots(const OptimizerUse& use) {
-  std::vector<std::vector<StateSlot>> out;
+Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dtype precision) {
+  std::vector<OptimizerSlots> out;
   for (const OptionValues& options : use.groups) {
     TENON_TRY(auto state,
               open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
@@ -34,12 +34,13 @@ Result<std::vector<std::vector<StateSlot>>> optimizer_slots(const OptimizerUse& 
                    use.id + " needs statistics of whole parameters, which this core does not reduce yet",
                    "/optimizer", "use another optimizer", TENON_E_UNSUPPORTED};
     }
-    std::vector<StateSlot>& slots = out.emplace_back();
+    OptimizerSlots& group = out.emplace_back();
+    group.elements = info.granule == TENON_GRANULE_ELEMENT;
     for (uint32_t i = 0; i < info.num_slots; ++i) {
       const uint32_t dtype = info.slots[i].dtype;
-      slots.push_back({info.slots[i].name,
-                       dtype == TENON_SLOT_DTYPE_OF_PARAM ? Dtype::f32 : static_cast<Dtype>(dtype),
-                       dtype == TENON_SLOT_DTYPE_OF_PARAM});
+      group.slots.push_back({info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM
+                                                     ? precision
+                                                     : static_cast<Dtype>(dtype)});
     }
   }
   return out;
@@ -61,15 +62,12 @@ void fill_part(Init init, uint64_t key, int64_t first, std::span<Real> out) {
   }
 }
 
-// First index of each dim of the part that a rank holds of a tensor.
+// First index of each dim of the part that a rank computes with of a tensor.
 std::vector<int64_t> part_start(const TensorInfo& tensor, const Mesh& mesh, int64_t rank) {
   const auto at = mesh.coordinate(rank);
   std::vector<int64_t> start;
-  for (size_t d = 0; d < tensor.dims.size(); ++d) {
-    int64_t index = 0;
-    for (AxisId axis : tensor.placement.dims[d]) index = index * mesh.axes[axis].size + at[axis];
-    start.push_back(index * tensor.operand.dims[d]);
-  }
+  for (size_t d = 0; d < tensor.dims.size(); ++d)
+    start.push_back(index_on(mesh, at, tensor.placement.dims[d]) * tensor.operand.dims[d]);
   return start;
 }
 
@@ -97,16 +95,20 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   CompileOptions out;
   out.mesh = mesh;
   for (const auto& pass : plugins.passes) {
-    out.passes.push_back(
-        {pass.id, pass.table, {pass.options.data(), pass.options.data() + pass.options.size()}});
+    const size_t i = out.passes.size();
+    out.passes.push_back({pass.id,
+                          pass.table,
+                          {pass.options.data(), pass.options.data() + pass.options.size()},
+                          "/strategies/" + std::to_string(i)});
+  }
+  const auto& schedule = plugins.schedule;
+  if (schedule.table != nullptr) {
+    out.schedule = {schedule.id,
+                    schedule.table,
+                    {schedule.options.data(), schedule.options.data() + schedule.options.size()}};
   }
   out.optimizer = plugins.optimizer.id;
-  TENON_TRY(out.slots, optimizer_slots(plugins.optimizer));
-  for (auto& group : out.slots) {
-    for (StateSlot& slot : group) {
-      if (slot.like_param) slot.dtype = recipe.precision;
-    }
-  }
+  TENON_TRY(out.slots, optimizer_slots(plugins.optimizer, recipe.precision));
   out.tree_order = (plugins.comm.table->flags & TENON_COMM_TREE_ORDER) != 0;
   out.describe = [&kernels = plugins.kernels](const tenon_kernel_desc& desc) -> Result<KernelNeeds> {
     tenon_kernel_info info{};
@@ -135,9 +137,9 @@ Status Session::open_all() {
   TENON_TRY(feeder_, Feeder::open(plugins_.data, options_.root, recipe_.context));
   TENON_TRY(sampler_, Sampler::create(feeder_->num_samples(), recipe_.valid, recipe_.seed));
   TENON_CHECK(compile_all(mesh));
-  TENON_CHECK(check_vocabulary(eval_->program, feeder_->token_limit()));
+  TENON_CHECK(check_vocabulary(*eval_, feeder_->token_limit()));
   TENON_CHECK(agree("data", feeder_->digest()));
-  TENON_CHECK(agree("program", train_ ? program_hash(train_->program) : program_hash(eval_->program)));
+  TENON_CHECK(agree("program", train_ ? program_hash(*train_) : program_hash(*eval_)));
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
   TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr,
                                       options_.timeout_ns));
@@ -145,14 +147,14 @@ Status Session::open_all() {
   for (const auto* compiled : {&train_, &eval_, &logits_}) {
     if (!*compiled) continue;
     for (size_t i = 0; i < kNumSpaces; ++i)
-      bytes[i] = std::max(bytes[i], (*compiled)->program.space_bytes[i]);
+      bytes[i] = std::max(bytes[i], mine(**compiled).space_bytes[i]);
   }
   TENON_CHECK(device_->allocate(bytes));
   initialise_params();
   if (train_) {
-    TENON_TRY(train_executor_, Executor::prepare(train_->program, *device_, recipe_.exact));
+    TENON_TRY(train_executor_, Executor::prepare(mine(*train_), *device_, recipe_.exact));
   }
-  TENON_TRY(eval_executor_, Executor::prepare(eval_->program, *device_, recipe_.exact));
+  TENON_TRY(eval_executor_, Executor::prepare(mine(*eval_), *device_, recipe_.exact));
   return prepare_control();
 }
 
@@ -166,14 +168,15 @@ Status Session::compile_all(const Mesh& mesh) {
   return {};
 }
 
-Status check_vocabulary(const Program& program, int64_t limit) {
-  for (const Instr& instr : program.instrs) {
-    if (instr.kind != "embedding" || instr.in[0].name != "tokens") continue;
-    const int64_t rows = instr.in[1].dims[0];
-    if (limit > rows) {
+Status check_vocabulary(const Compiled& compiled, int64_t limit) {
+  for (const Program& program : compiled.programs) {
+    for (const Instr& instr : program.instrs) {
+      if (!instr.kind.starts_with("embedding") || instr.in[0].name != "tokens") continue;
+      const auto param = std::ranges::find(program.params, instr.in[1].name, &TensorInfo::name);
+      if (param == program.params.end() || limit <= param->dims[0].size) continue;
       return Error{"D003",
-                   fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1,
-                               instr.in[1].name, rows),
+                   fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param->name,
+                               param->dims[0].size),
                    "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
     }
   }
@@ -233,9 +236,14 @@ void Session::initialise_params() {
   for (const TensorInfo& param : layout().params) {
     const uint64_t key = key_from(recipe_.seed, "init/" + param.name);
     char* base = data(param);
+    const Held part = held(param);
     each_run(param, part_start(param, device_->mesh(), options_.id.rank),
              [&](int64_t global, int64_t local, int64_t n) {
-               const auto count = static_cast<size_t>(n);
+               const int64_t lo = std::max(local, part.first), hi = std::min(local + n, part.first + part.count);
+               if (lo >= hi) return;
+               global += lo - local;
+               local = lo - part.first;
+               const auto count = static_cast<size_t>(hi - lo);
                if (param.operand.dtype == Dtype::f64)
                  fill_part<double>(param.init, key, global, {reinterpret_cast<double*>(base) + local, count});
                else
@@ -253,18 +261,23 @@ const TensorInfo* Session::find(const std::string& name) const {
   return nullptr;
 }
 
-char* Session::data(const TensorInfo& tensor) const { return device_->address(layout(), tensor.operand); }
+char* Session::data(const TensorInfo& tensor) const {
+  const Held part = held(tensor);
+  return device_->address(layout(), Operand{part.buffer, part.offset, tensor.operand.dtype, {}, ""});
+}
 
-const char* Session::gradient(const std::string& param) const {
-  if (!train_) return nullptr;
-  for (const Instr& instr : train_->program.instrs) {
-    if (instr.kind != "update") continue;
-    const size_t stride = instr.out.size() / (instr.in.size() - 1);
-    for (size_t i = 0; i + 1 < instr.in.size(); ++i) {
-      if (instr.out[i * stride].name == param) return device_->address(train_->program, instr.in[i]);
-    }
+Session::GradientPart Session::gradient(const std::string& param) const {
+  const TensorInfo* info = train_ ? find(param) : nullptr;
+  if (info == nullptr) return {};
+  const Program& program = mine(*train_);
+  for (const Instr& instr : program.instrs) {
+    if (instr.kind != "update" || instr.layout != static_cast<int32_t>(info->layout)) continue;
+    const FlatLayout& layout = program.layouts[info->layout];
+    const LeafPart part = part_of(layout, info->leaf, member_of(program, layout, options_.id.rank));
+    const char* base = device_->address(program, instr.in[0]);
+    return {base + part.at * size_of(instr.in[0].dtype), part.first, part.count};
   }
-  return nullptr;
+  return {};
 }
 
 MemoryReport Session::memory() const {
@@ -272,7 +285,7 @@ MemoryReport Session::memory() const {
                    device_->bytes(Space::arena), 0};
   for (const auto* compiled : {&train_, &eval_, &logits_}) {
     if (*compiled)
-      out.kernels_private = std::max(out.kernels_private, (*compiled)->program.kernel_private_bytes);
+      out.kernels_private = std::max(out.kernels_private, mine(**compiled).kernel_private_bytes);
   }
   return out;
 }
@@ -287,8 +300,8 @@ Status Session::feed(const Program& program, const std::vector<int64_t>& batch) 
     std::map<std::string, char*> inputs;
     for (const auto& [name, operand] : program.inputs[static_cast<size_t>(mb)])
       inputs[name] = device_->address(program, operand);
-    TENON_CHECK(
-        feeder_->fill({batch.begin() + slice.first, batch.begin() + slice.first + slice.count}, inputs));
+    TENON_CHECK(feeder_->fill({batch.begin() + slice.first, batch.begin() + slice.first + slice.count},
+                              tokens_of(program, options_.id.rank), inputs));
     *reinterpret_cast<int64_t*>(inputs.at("step")) = steps_done_ + 1;
   }
   return {};
@@ -304,7 +317,7 @@ double Session::read(const Program& program, const std::string& output) const {
 Result<StepResult> Session::step() {
   const ThreadPool::Use use(*pool_);
   const double start = seconds_now();
-  const Program& program = train_->program;
+  const Program& program = mine(*train_);
   std::vector<int64_t> batch;
   for (int64_t i = 0; i < recipe_.batch; ++i)
     batch.push_back(sampler_->train(steps_done_ * recipe_.batch + i));
@@ -329,7 +342,7 @@ Result<StepResult> Session::step() {
 
 Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
-  const Program& program = eval_->program;
+  const Program& program = mine(*eval_);
   if (sampler_->num_valid() == 0) {
     return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0",
                  TENON_E_RECIPE};
@@ -350,7 +363,7 @@ Result<EvalResult> Session::evaluate() {
 
 Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) {
   const ThreadPool::Use use(*pool_);
-  const Program& program = logits_->program;
+  const Program& program = mine(*logits_);
   if (!logits_executor_) {
     TENON_TRY(logits_executor_, Executor::prepare(program, *device_, recipe_.exact));
   }
@@ -359,19 +372,24 @@ Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) 
     return Error{"D005", fmt::format("{} tokens, where 1 to {} fit", tokens.size(), context), "", "",
                  TENON_E_ARGUMENT};
   }
+  const std::vector<TokenRange> ranges = tokens_of(program, options_.id.rank);
   const auto& inputs = program.inputs[0];
   auto* ids = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("tokens")));
   auto* targets = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("targets")));
   auto* positions = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("positions")));
-  for (size_t i = 0; i < context; ++i) {
-    ids[i] = i < tokens.size() ? tokens[i] : 0;
-    targets[i] = -1;
-    positions[i] = static_cast<int32_t>(i);
+  for (const TokenRange& range : ranges) {
+    for (int64_t at = range.first; at < range.first + range.count; ++at) {
+      const auto i = static_cast<size_t>(at);
+      *ids++ = i < tokens.size() ? tokens[i] : 0;
+      *targets++ = -1;
+      *positions++ = static_cast<int32_t>(at);
+    }
   }
   TENON_CHECK(logits_executor_->run(steps_done_, 0));
   const Operand& out = program.outputs.at("logits");
   const int64_t vocab = out.dims.back();
-  const int64_t row = static_cast<int64_t>(tokens.size()) - 1;
+  // Logits are gathered over the ranks that share a sequence: in the order in which they hold it.
+  const int64_t row = gathered_position(program, static_cast<int64_t>(tokens.size()) - 1);
   const char* at = device_->address(program, out);
   std::vector<double> logits;
   for (int64_t v = 0; v < vocab; ++v) {

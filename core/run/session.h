@@ -50,8 +50,8 @@ struct MemoryReport {
 // from `plugins`.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
-// Error D003 unless every table that `program` looks tokens up in has a row for each token below `limit`.
-Status check_vocabulary(const Program& program, int64_t limit);
+// Error D003 unless every table that the programs look tokens up in has a row for each token below `limit`.
+Status check_vocabulary(const Compiled& compiled, int64_t limit);
 
 class Session {
  public:
@@ -84,20 +84,27 @@ class Session {
   int64_t steps_done() const { return steps_done_; }
   int64_t attempt() const { return attempt_; }
   const Recipe& recipe() const { return recipe_; }
-  const Program& train_program() const { return train_->program; }
+  const Program& train_program() const { return train_->of(options_.id.rank); }
   const VerifyReport& report() const { return train_->report; }
   MemoryReport memory() const;
   // Sessions that share this process's memory: the world with virtual ranks, else 1.
   int64_t ranks_in_process() const;
   Feeder& feeder() { return *feeder_; }
-  // A parameter's or state tensor's description; NULL when there is none of that name. Its bytes.
+  // A parameter's or state tensor's description; NULL when this rank holds none of that name. What it holds of
+  // it, and where that is.
   const TensorInfo* find(const std::string& name) const;
   const std::vector<TensorInfo>& params() const { return layout().params; }
   const std::vector<TensorInfo>& states() const { return layout().states; }
+  Held held(const TensorInfo& tensor) const { return held_by(layout(), tensor, options_.id.rank); }
   char* data(const TensorInfo& tensor) const;
-  // A parameter's gradient as the last step left it: summed over tokens and ranks, not scaled. Valid until
-  // the next call of step(), evaluate() or logits(). NULL for an unknown name.
-  const char* gradient(const std::string& param) const;
+  // This rank's part of a parameter's gradient as the last step left it: summed over tokens and ranks, not scaled.
+  // Elements [first, first + count) of the parameter local to the rank. Valid until the next call of step(),
+  // evaluate() or logits(). NULL, 0 where nothing is held.
+  struct GradientPart {
+    const char* data = nullptr;
+    int64_t first = 0, count = 0;
+  };
+  GradientPart gradient(const std::string& param) const;
   Executor* train_executor() { return train_executor_.get(); }
   RankDevice& device() { return *device_; }
   // Ends every wait of this rank. [thread-safe]
@@ -111,7 +118,9 @@ class Session {
   Status agree(const std::string& what, const std::string& mine);
   Status prepare_control();
   void initialise_params();
-  const Program& layout() const { return train_ ? train_->program : eval_->program; }
+  // This rank's program of a kind.
+  const Program& mine(const Compiled& compiled) const { return compiled.of(options_.id.rank); }
+  const Program& layout() const { return mine(train_ ? *train_ : *eval_); }
   Status feed(const Program& program, const std::vector<int64_t>& batch);
   double read(const Program& program, const std::string& output) const;
   std::string meta() const;

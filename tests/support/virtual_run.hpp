@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,8 +25,10 @@ struct StepRecord {
   std::map<std::string, Bytes> gradients;
 };
 
+// Whole tensors, put together from what the ranks hold.
 struct RunRecord {
   std::vector<StepRecord> steps;
+  std::vector<std::string> disagreements;  // what ranks that hold the same elements hold differently
   std::map<std::string, Bytes> tensors;  // parameters and optimizer state at the end
   std::map<std::string, Dtype> dtypes;
 };
@@ -54,7 +58,45 @@ struct RunOptions {
   std::function<Status(Session&)> after = {};
 };
 
-// Error of the first rank that failed, or the record of rank 0.
+// Puts tensors together from the ranks' parts.
+class Assembly {
+ public:
+  // `data`: elements [first, first + count) of the tensor local to a rank.
+  void add(const std::string& name, Bytes& whole, const TensorInfo& tensor, const Mesh& mesh, int64_t rank,
+           const char* data, int64_t first, int64_t count) {
+    const std::lock_guard lock(mutex_);
+    const auto size = static_cast<size_t>(size_of(tensor.operand.dtype));
+    const auto elements = static_cast<size_t>(tenon::elements(tensor.dims));
+    whole.resize(elements * size);
+    std::vector<bool>& known = known_[&whole];
+    known.resize(elements);
+    const auto at = mesh.coordinate(rank);
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t rest = first + i, global = 0, stride = 1;
+      for (size_t d = tensor.dims.size(); d-- > 0;) {
+        const int64_t local = tensor.operand.dims[d];
+        global += (index_on(mesh, at, tensor.placement.dims[d]) * local + rest % local) * stride;
+        rest /= local;
+        stride *= tensor.dims[d].size;
+      }
+      char* to = whole.data() + static_cast<size_t>(global) * size;
+      const char* from = data + static_cast<size_t>(i) * size;
+      if (known[static_cast<size_t>(global)] && std::memcmp(to, from, size) != 0) {
+        disagreements_.insert(name + " on rank " + std::to_string(rank));
+      }
+      known[static_cast<size_t>(global)] = true;
+      std::memcpy(to, from, size);
+    }
+  }
+  std::vector<std::string> disagreements() const { return {disagreements_.begin(), disagreements_.end()}; }
+
+ private:
+  std::mutex mutex_;
+  std::map<const Bytes*, std::vector<bool>> known_;
+  std::set<std::string> disagreements_;
+};
+
+// Error of the first rank that failed, or the record.
 inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& options) {
   PluginRegistry registry(test_registry());
   TENON_TRY(const Recipe recipe, read_recipe(document));
@@ -62,6 +104,20 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
   run::MemoryRendezvous rendezvous;
   RunRecord record;
   std::vector<Status> outcomes(static_cast<size_t>(options.ranks));
+  record.steps.reserve(static_cast<size_t>(options.steps));  // records stay where they are
+  Assembly assembly;
+  std::mutex mutex;
+  int64_t first_step = 0;
+  const auto entry = [&](std::map<std::string, Bytes>& tensors, const std::string& name) -> Bytes& {
+    const std::lock_guard lock(mutex);
+    return tensors[name];
+  };
+  const auto record_of = [&](size_t index, const StepResult& result) -> StepRecord& {
+    const std::lock_guard lock(mutex);
+    if (record.steps.size() <= index) record.steps.resize(index + 1);
+    record.steps[index].result = result;
+    return record.steps[index];
+  };
   const auto rank_main = [&](int rank) -> Status {
     SessionOptions session_options;
     session_options.id = {rank, options.ranks};
@@ -71,25 +127,30 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
     session_options.timeout_ns = 60'000'000'000;
     TENON_TRY(const auto session, Session::open(recipe, plugins, session_options));
     if (options.before) TENON_CHECK(options.before(*session));
+    {
+      const std::lock_guard lock(mutex);
+      first_step = session->steps_done() + 1;
+    }
     while (session->steps_done() < options.steps) {
       TENON_TRY(const StepResult result, session->step());
-      if (rank == 0) {
-        StepRecord step{result, {}};
-        for (const TensorInfo& param : session->params()) {
-          const char* at = session->gradient(param.name);
-          step.gradients[param.name] = Bytes(at, at + param.operand.bytes());
-        }
-        record.steps.push_back(std::move(step));
+      StepRecord& step = record_of(static_cast<size_t>(result.step - first_step), result);
+      for (const TensorInfo& param : session->params()) {
+        if (param.copy) continue;
+        const auto part = session->gradient(param.name);
+        assembly.add("gradient of " + param.name, entry(step.gradients, param.name), param, session->device().mesh(),
+                     rank, part.data, part.first, part.count);
       }
       if (options.each_step && !options.each_step(*session, result)) break;
     }
     if (options.after) TENON_CHECK(options.after(*session));
-    if (rank == 0) {
-      for (const auto* list : {&session->params(), &session->states()}) {
-        for (const TensorInfo& tensor : *list) {
-          record.tensors[tensor.name] = copy_of(*session, tensor);
-          record.dtypes[tensor.name] = tensor.operand.dtype;
-        }
+    for (const auto* list : {&session->params(), &session->states()}) {
+      for (const TensorInfo& tensor : *list) {
+        const Held part = session->held(tensor);
+        Bytes& whole = entry(record.tensors, tensor.name);
+        assembly.add(tensor.name, whole, tensor, session->device().mesh(), rank, session->data(tensor), part.first,
+                     part.count);
+        const std::lock_guard lock(mutex);
+        record.dtypes[tensor.name] = tensor.operand.dtype;
       }
     }
     return {};
@@ -111,6 +172,7 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
   for (Status& outcome : outcomes) {
     if (!outcome.ok()) return std::move(outcome).error();
   }
+  record.disagreements = assembly.disagreements();
   return record;
 }
 

@@ -50,7 +50,8 @@ typedef struct tenon_graph_api {
   uint32_t (*op_outputs)(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out);
   uint32_t (*values)(tenon_graph* graph, const tenon_value_id** out);
   tenon_code (*value)(tenon_graph* graph, tenon_value_id value, tenon_value_info* out, tenon_error* error);
-  // Size of a mesh axis, 0 when there is none of that name.
+  // Size of a mesh axis, 0 when there is none of that name. A name of which the mesh has only atoms ("dp" of
+  // "dp_out" and "dp_in") means all of them, here and wherever an axis is named.
   int64_t (*axis_size)(tenon_graph* graph, const char* axis);
   // Shards dimension `dim` of a value over a mesh axis, inside the axes already set on it. Two passes
   // that disagree about one value are an error that names both.
@@ -58,8 +59,19 @@ typedef struct tenon_graph_api {
                       tenon_error* error);
   // States that a value is replicated over an axis (which is not the same as saying nothing).
   tenon_code (*replicate)(tenon_graph* graph, tenon_value_id value, const char* axis, tenon_error* error);
+  // Phase B. Lets a parameter rest in flat parts over an axis: level 1 its optimizer state, 2 its gradient too,
+  // 3 the parameter itself too. Only axes over which its gradient is reduced count.
+  tenon_code (*store)(tenon_graph* graph, tenon_value_id value, uint32_t level, const char* axis,
+                      tenon_error* error);
+  // Puts an op on a stage, counted from 0, of a pipeline whose stages are spread over one axis.
+  tenon_code (*set_stage)(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis,
+                          tenon_error* error);
+  // Makes an op one of another kind with the same operands and attributes ("attention_ring" of "attention").
+  tenon_code (*substitute)(tenon_graph* graph, tenon_op_id op, const char* kind, tenon_error* error);
+  // Floating-point operations of one call on the whole (not sharded) operands.
+  double (*op_flops)(tenon_graph* graph, tenon_op_id op);
 } tenon_graph_api;
-TENON_SEAL(tenon_graph_api, replicate);
+TENON_SEAL(tenon_graph_api, op_flops);
 
 typedef struct tenon_pass_config {
   uint32_t struct_size;

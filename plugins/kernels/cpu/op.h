@@ -83,5 +83,6 @@ std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> loss_ops();
 std::span<const Entry> shape_ops();
+std::span<const Entry> shard_ops();
 
 }  // namespace tenon::kernels::cpu

@@ -53,5 +53,6 @@ std::span<const Entry> elementwise_ops();
 std::span<const Entry> dropout_ops();
 std::span<const Entry> loss_ops();
 std::span<const Entry> shape_ops();
+std::span<const Entry> shard_ops();
 
 }  // namespace tenon::kernels::reference

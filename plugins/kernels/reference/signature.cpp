@@ -43,10 +43,22 @@ constexpr Signature kSignatures[] = {
     {"cross_entropy", "logits[b s v], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]", "", false,
      false},
     {"cross_entropy_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "", false, true},
+    {"embedding_shard", "ids[b s] i32, w[v h]", "y[b s h]", "start int", false, false},
+    {"embedding_shard_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "start int", true, false},
+    {"cross_entropy_shard", "logits[b s v], targets[b s] i32", "part[b s], picked[b s]", "start int", false,
+     false},
+    {"cross_entropy_join", "part[n b s], picked[b s], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]",
+     "", false, false},
+    {"cross_entropy_shard_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "start int",
+     false, true},
+    {"attention_merge", "part[b s g r d], part_lse[b g r s]", "o[b s g r d], lse[b g r s]", "", true, false},
     {"add", "x[e..] any, y[e..] any", "z[e..] any", "", false, true},
     {"slice", "x[?] any", "y[?] any", "dim int, start int, size int", false, false},
     {"concat", "*x[?] any", "y[?] any", "dim int", false, false},
     {"sqnorm", "x[e..]", "y[] f64", "", false, false},
+    {"sqnorm_chunks", "x[e]", "y[c] f64", "chunk int", false, false},
+    {"zeros", "", "y[e..] any", "", false, false},
+    {"sum", "x[e] f64", "y[] f64", "", false, false},
     {"clip_scale", "*sq[] f64, count[] i64", "norm[] f64, scale[] f64", "clip float", false, false},
 };
 
@@ -258,6 +270,10 @@ void Problem::check_kind() const {
   }
   if (kind() == "cross_entropy" && size("v") == 0) {
     fail(TENON_E_ARGUMENT, "input 0 (logits): the vocabulary is empty in " + inputs_[0].text());
+  }
+  if (kind() == "sqnorm_chunks" &&
+      (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
+    fail(TENON_E_ARGUMENT, "output 0 (y) must have one element for each chunk of the input");
   }
   if (kind() == "slice") check_slice();
   if (kind() == "concat") check_concat();

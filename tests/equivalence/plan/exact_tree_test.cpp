@@ -43,7 +43,7 @@ Status train(const Recipe& recipe, const PluginSet& plugins, const SessionOption
     if (out == nullptr) continue;
     out->numbers.insert(out->numbers.end(), {result.loss, result.grad_norm});
     for (const TensorInfo& param : session->params()) {
-      const char* at = session->gradient(param.name);
+      const char* at = session->gradient(param.name).data;
       out->tensors["step " + std::to_string(step) + " gradient of " + param.name] =
           Bytes(at, at + param.operand.bytes());
     }
