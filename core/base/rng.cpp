@@ -91,7 +91,7 @@ Point circle(double turn) {
                                                  -1.0 / 87178291200,
                                                  1.0 / 20922789888000};
   const double quarters = 4.0 * turn;
-  const int quadrant = static_cast<int>(quarters + 0.5);
+  const int quadrant = static_cast<int>(std::lround(quarters));
   const double angle = (quarters - quadrant) * (std::numbers::pi / 2);
   const double z = angle * angle;
   const double s = angle * polynomial(kSin, z);

@@ -20,8 +20,6 @@
 #include "run/rendezvous/tcp_client.h"
 #include "run/rendezvous/tcp_server.h"
 
-extern char** environ;
-
 namespace tenon::cli {
 namespace {
 

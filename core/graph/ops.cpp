@@ -208,6 +208,45 @@ Error bad_operands(const OpDef& def, const Graph& graph, const Ids& in, const st
                std::string("it takes ") + def.inputs + " with shapes " + def.rule, TENON_E_RECIPE};
 }
 
+// The position in the op's signature that input `i` of `count` fills: all but the last of a variadic op's
+// inputs fill the first.
+size_t position_of(const OpDef& def, size_t i, size_t count) {
+  return def.variadic ? i - std::min(i, count - def.input_names.size()) : i;
+}
+
+Status check_dtypes(const OpDef& def, const Graph& graph, const Ids& in) {
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Dtype dtype = graph.value(in[i]).dtype;
+    const size_t k = position_of(def, i, in.size());
+    if (dtype == resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) continue;
+    return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(dtype));
+  }
+  return {};
+}
+
+// The dim of each factor of the rule, of size -1 where no input shows it.
+Result<Dims> factor_dims(const OpDef& def, const Graph& graph, const Ids& in, const Rule& rule) {
+  Dims out(rule.factors.size(), Dim{"", -1});
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Dims& dims = graph.value(in[i]).dims;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      Dim& known = out[rule.inputs[i][d]];
+      if (known.size < 0) known = dims[d];
+      if (known.size == dims[d].size) continue;
+      return bad_operands(
+          def, graph, in,
+          dims[d].name + " is " + std::to_string(known.size) + " and " + std::to_string(dims[d].size));
+    }
+  }
+  return out;
+}
+
+std::vector<size_t> ranks_of(const Graph& graph, const Ids& in) {
+  std::vector<size_t> out;
+  for (ValueId id : in) out.push_back(graph.value(id).dims.size());
+  return out;
+}
+
 }  // namespace
 
 std::span<const OpDef> op_table() {
@@ -237,30 +276,10 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
       def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
   if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
   TENON_CHECK(check_attrs(def, attrs));
-  std::vector<size_t> ranks;
-  for (size_t i = 0; i < in.size(); ++i) {
-    const Value& value = graph.value(in[i]);
-    const size_t k = def.variadic ? i - std::min(i, in.size() - def.input_names.size()) : i;
-    if (value.dtype != resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) {
-      return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(value.dtype));
-    }
-    ranks.push_back(value.dims.size());
-  }
-  auto rule = rule_of(def, ranks);
+  TENON_CHECK(check_dtypes(def, graph, in));
+  const auto rule = rule_of(def, ranks_of(graph, in));
   if (!rule.ok()) return bad_operands(def, graph, in, "wrong number of dimensions");
-  std::vector<Dim> sizes(rule->factors.size(), Dim{"", -1});
-  for (size_t i = 0; i < in.size(); ++i) {
-    for (size_t d = 0; d < ranks[i]; ++d) {
-      const Dim& dim = graph.value(in[i]).dims[d];
-      Dim& known = sizes[rule->inputs[i][d]];
-      if (known.size < 0) known = dim;
-      if (known.size != dim.size) {
-        return bad_operands(
-            def, graph, in,
-            dim.name + " is " + std::to_string(known.size) + " and " + std::to_string(dim.size));
-      }
-    }
-  }
+  TENON_TRY(const Dims sizes, factor_dims(def, graph, in, *rule));
   std::vector<TensorType> out;
   for (size_t k = 0; k < rule->outputs.size(); ++k) {
     TensorType type{resolve(def.output_types[k], graph.real, graph.value(in[0]).dtype), {}};
@@ -274,8 +293,7 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
 }
 
 double flops_of(const Graph& graph, const Op& op) {
-  std::vector<size_t> ranks;
-  for (ValueId id : op.in) ranks.push_back(graph.value(id).dims.size());
+  const std::vector<size_t> ranks = ranks_of(graph, op.in);
   const auto rule = rule_of(*op.def, ranks);
   if (!rule.ok() || collective_of(*op.def) != Collective::none) return 0;
   std::vector<double> sizes(rule->factors.size(), 1);

@@ -167,24 +167,29 @@ std::vector<Pattern> parse_operands(const std::string& side) {
   return out;
 }
 
-// Lengths of the variadic names: each operand with one unknown name determines it.
-bool solve_lengths(const std::vector<Pattern>& inputs, const std::vector<size_t>& ranks,
-                   std::map<std::string, int64_t>& lengths) {
+using Lengths = std::map<std::string, int64_t>;  // of the variadic names
+
+// Learns the length of an operand's unknown name, if it has just one. False if the rank does not fit.
+bool solve_length(const Pattern& operand, size_t rank, Lengths& lengths) {
+  int64_t left = static_cast<int64_t>(rank);
+  std::vector<std::string> unknown;
+  for (const auto& [name, variadic] : operand.names) {
+    if (!variadic)
+      --left;
+    else if (lengths.contains(name))
+      left -= lengths[name];
+    else
+      unknown.push_back(name);
+  }
+  if (unknown.size() == 1) lengths[unknown[0]] = left;
+  return left >= 0 && (left == 0 || !unknown.empty());
+}
+
+// Each operand with one unknown name determines it.
+bool solve_lengths(const std::vector<Pattern>& inputs, const std::vector<size_t>& ranks, Lengths& lengths) {
   for (size_t round = 0; round <= inputs.size(); ++round) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      int64_t left = static_cast<int64_t>(ranks[i]);
-      std::vector<std::string> unknown;
-      for (const auto& [name, variadic] : inputs[i].names) {
-        if (!variadic)
-          --left;
-        else if (lengths.contains(name))
-          left -= lengths[name];
-        else
-          unknown.push_back(name);
-      }
-      if (left < 0) return false;
-      if (unknown.size() == 1) lengths[unknown[0]] = left;
-      if (unknown.empty() && left != 0) return false;
+      if (!solve_length(inputs[i], ranks[i], lengths)) return false;
     }
   }
   return true;
@@ -192,7 +197,7 @@ bool solve_lengths(const std::vector<Pattern>& inputs, const std::vector<size_t>
 
 class RuleBuilder {
  public:
-  RuleBuilder(const std::map<std::string, int64_t>& lengths, const std::string& whole) : lengths_(lengths) {
+  RuleBuilder(const Lengths& lengths, const std::string& whole) : lengths_(lengths) {
     std::stringstream words(whole);
     std::string word;
     while (words >> word) {
@@ -222,7 +227,7 @@ class RuleBuilder {
     }
     return it->second;
   }
-  const std::map<std::string, int64_t>& lengths_;
+  const Lengths& lengths_;
   std::map<std::string, Rule::Kind> kinds_;  // of the factors that are not parallel
   std::map<std::string, int> ids_;
 };
@@ -247,7 +252,7 @@ Result<Rule> instantiate_rule(const std::string& text, const std::string& whole,
   const size_t arrow = text.find("->");
   const std::vector<Pattern> inputs = parse_operands(text.substr(0, arrow));
   const std::vector<Pattern> outputs = parse_operands(text.substr(arrow + 2));
-  std::map<std::string, int64_t> lengths;
+  Lengths lengths;
   if (inputs.size() != input_ranks.size() || !solve_lengths(inputs, input_ranks, lengths)) {
     return Error{"G001", "the operands do not fit the rule '" + text + "'", "", "", TENON_E_ARGUMENT};
   }
@@ -298,6 +303,29 @@ std::set<AxisId> partial_axes(const std::vector<Placement>& given) {
   return out;
 }
 
+// An input's own partials, as far as they are kept.
+Placement type_input(const std::vector<int>& operand, const FactorAxes& axes, const Placement& given,
+                     const std::set<AxisId>& kept) {
+  Placement out = from_factors(operand, axes);
+  for (const Partial& p : given.partials) {
+    if (kept.contains(p.axis)) out.add_partial(p.axis, p.reduction);
+  }
+  return out;
+}
+
+// Partial over the axes of the factors that are contracted into the output, and over those kept.
+Placement type_output(const Rule& rule, const std::vector<int>& operand, const FactorAxes& axes,
+                      const std::set<AxisId>& kept) {
+  Placement out = from_factors(operand, axes);
+  for (size_t f = 0; f < axes.size(); ++f) {
+    const bool shown = std::find(operand.begin(), operand.end(), static_cast<int>(f)) != operand.end();
+    if (shown || rule.factors[f].kind == Rule::Kind::exchange) continue;
+    for (AxisId axis : axes[f]) out.add_partial(axis, Reduction::sum);
+  }
+  for (AxisId axis : kept) out.add_partial(axis, Reduction::sum);
+  return out;
+}
+
 // True if exactly the inputs of one linear set are partial sums over the axis, which shards none.
 bool survives(const Rule& rule, const std::vector<Placement>& given, AxisId axis) {
   std::vector<int> partial;
@@ -332,22 +360,9 @@ Typing type_op(const Rule& rule, const std::vector<Placement>& given,
   }
   Typing out;
   for (size_t i = 0; i < given.size(); ++i) {
-    Placement placement = from_factors(rule.inputs[i], axes);
-    for (const Partial& p : given[i].partials) {
-      if (kept.contains(p.axis)) placement.add_partial(p.axis, p.reduction);
-    }
-    out.inputs.push_back(std::move(placement));
+    out.inputs.push_back(type_input(rule.inputs[i], axes, given[i], kept));
   }
-  for (const auto& operand : rule.outputs) {
-    Placement placement = from_factors(operand, axes);
-    for (size_t f = 0; f < rule.factors.size(); ++f) {
-      const bool shown = std::find(operand.begin(), operand.end(), static_cast<int>(f)) != operand.end();
-      if (shown || rule.factors[f].kind == Rule::Kind::exchange) continue;
-      for (AxisId axis : axes[f]) placement.add_partial(axis, Reduction::sum);
-    }
-    for (AxisId axis : kept) placement.add_partial(axis, Reduction::sum);
-    out.outputs.push_back(std::move(placement));
-  }
+  for (const auto& operand : rule.outputs) out.outputs.push_back(type_output(rule, operand, axes, kept));
   return out;
 }
 

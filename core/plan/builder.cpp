@@ -61,7 +61,7 @@ Operand ProgramBuilder::pack(const Operand& from, int64_t dim, int64_t n, Phase 
   std::vector<int64_t> dims = from.dims;
   int64_t& size = dims[static_cast<size_t>(dim)];
   size /= n;
-  const Operand packed = scratch(from.name + ".packed", from.dtype, {n, from.elements() / n});
+  Operand packed = scratch(from.name + ".packed", from.dtype, {n, from.elements() / n});
   for (int64_t i = 0; i < n; ++i) {
     slice(from, part(packed, i * packed.dims[1], dims, packed.name), dim, i * size, {}, phase);
   }

@@ -177,7 +177,8 @@ Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json&
   }
   TENON_CHECK(checkpoint::match(saved, expected));
   if (!train_) return {};
-  const Json before = meta.at("recipe"), now = identity(recipe_);
+  const Json& before = meta.at("recipe");
+  const Json now = identity(recipe_);
   for (const auto& [key, value] : now.items()) {
     if (before.at(key) == value) continue;
     return Error{"C020",

@@ -31,7 +31,8 @@ function(tenon_add_plugin kind name)
 endfunction()
 
 # tenon_add_test(<name> SOURCES <file>... [LIBRARIES <target>...] [LABELS <label>...])
-# One GoogleTest executable, its cases found when ctest runs. Label `quick` unless said otherwise.
+# One GoogleTest executable, its cases found when ctest runs. Label `quick` unless said otherwise. Compiled
+# quickly; what computes much lies in libraries and plugins, or asks for more.
 function(tenon_add_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT TENON_TESTS)
@@ -42,6 +43,11 @@ function(tenon_add_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gtest_main)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(TARGET tenon_precompiled_tests)
+    target_link_libraries(${name} PRIVATE tenon_precompiled_tests)
+    target_precompile_headers(${name} REUSE_FROM tenon_precompiled_tests)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)

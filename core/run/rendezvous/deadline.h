@@ -13,8 +13,8 @@ class Deadline {
   // timeout_ns < 0: never.
   explicit Deadline(int64_t timeout_ns) : never_(timeout_ns < 0), at_(Clock::now()) {
     // Capped at a year, so that "very long" cannot overflow.
-    constexpr int64_t year_ns = int64_t{365} * 24 * 3600 * 1000000000;
-    if (!never_) at_ += std::chrono::nanoseconds(std::min(timeout_ns, year_ns));
+    constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
+    if (!never_) at_ += std::chrono::nanoseconds(std::min(timeout_ns, kYearNs));
   }
   bool never() const { return never_; }
   bool passed() const { return !never_ && Clock::now() >= at_; }

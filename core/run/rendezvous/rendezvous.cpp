@@ -84,16 +84,16 @@ std::string part_key(const std::string& name, int rank) { return name + "/" + st
 
 // After a timeout: which ranks have not set their part.
 Error name_the_missing(Rendezvous& rendezvous, const std::string& name, int world, Error timeout) {
-  constexpr int most_named = 16;
+  constexpr int kMostNamed = 16;
   std::string missing;
   int num_missing = 0;
   for (int rank = 0; rank < world; ++rank) {
     const Result<std::string> part = rendezvous.get(part_key(name, rank), 0);
     if (part.ok()) continue;
     if (part.error().kind != TENON_E_TIMEOUT) return part.error();
-    if (++num_missing <= most_named) missing += " " + std::to_string(rank);
+    if (++num_missing <= kMostNamed) missing += " " + std::to_string(rank);
   }
-  if (num_missing > most_named) missing += " and " + std::to_string(num_missing - most_named) + " more";
+  if (num_missing > kMostNamed) missing += " and " + std::to_string(num_missing - kMostNamed) + " more";
   if (num_missing == 0) missing = " none; rank 0 has not collected them";
   timeout.cause =
       "waiting for all " + std::to_string(world) + " ranks timed out; ranks that have not come:" + missing;

@@ -137,11 +137,11 @@ void tune_tcp(const Fd& socket) {
   struct Setting {
     int level, name, value;
   };
-  constexpr Setting settings[] = {
+  constexpr Setting kSettings[] = {
       {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 5},
       {IPPROTO_TCP, TCP_KEEPINTVL, 5}, {IPPROTO_TCP, TCP_KEEPCNT, 3}, {IPPROTO_TCP, TCP_USER_TIMEOUT, 20000},
   };
-  for (const Setting& s : settings) setsockopt(socket.get(), s.level, s.name, &s.value, sizeof s.value);
+  for (const Setting& s : kSettings) setsockopt(socket.get(), s.level, s.name, &s.value, sizeof s.value);
 }
 
 Status send_all(const Fd& socket, std::string_view bytes, const Deadline& deadline) {

@@ -14,8 +14,8 @@ Error refused(const std::string& cause, const std::string& place) {
 }
 
 Result<std::string> receive_exactly(const Fd& socket, size_t size, const Deadline& deadline) {
-  std::string bytes;
-  while (bytes.size() < size) TENON_CHECK(receive_some(socket, bytes, size - bytes.size(), deadline));
+  Result<std::string> bytes{std::string()};
+  while (bytes->size() < size) TENON_CHECK(receive_some(socket, *bytes, size - bytes->size(), deadline));
   return bytes;
 }
 
@@ -84,8 +84,8 @@ Result<std::string> TcpClient::get(const std::string& key, int64_t timeout_ns) {
   request.key = key;
   request.timeout_ns = timeout_ns;
   // The server watches the timeout; ours only covers a server that is stopped.
-  constexpr int64_t longest_ns = INT64_MAX - kAnswerNs;
-  const Deadline deadline(timeout_ns < 0 ? -1 : std::min(timeout_ns, longest_ns) + kAnswerNs);
+  constexpr int64_t kLongestNs = INT64_MAX - kAnswerNs;
+  const Deadline deadline(timeout_ns < 0 ? -1 : std::min(timeout_ns, kLongestNs) + kAnswerNs);
   TENON_TRY(Reply reply, call(std::move(request), deadline));
   if (reply.kind != TENON_OK) return error_of(reply, place_);
   return std::move(reply.body);

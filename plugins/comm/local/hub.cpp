@@ -107,8 +107,8 @@ std::shared_ptr<Hub> accept_invitation(const tenon_comm_config& config) {
 
 Deadline deadline_in(int64_t timeout_ns) {
   if (timeout_ns < 0) return std::nullopt;
-  constexpr int64_t year_ns = int64_t{365} * 24 * 3600 * 1000000000;
-  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, year_ns));
+  constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
+  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYearNs));
 }
 
 std::string seconds_text(int64_t ns) {

@@ -82,15 +82,15 @@ Domain::~Domain() {
 }
 
 void* Domain::allocate(uint64_t bytes) {
-  constexpr uint64_t huge_page = uint64_t{2} << 20;
-  const uint64_t alignment = bytes >= huge_page ? huge_page : 64;
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  const uint64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   if (bytes > UINT64_MAX / 2)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
   const uint64_t size = (std::max<uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* pointer = std::aligned_alloc(alignment, size);
   if (pointer == nullptr)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
-  if (alignment == huge_page) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
+  if (alignment == kHugePage) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
   std::memset(pointer, 0, size);
   const std::lock_guard lock(mutex_);
   allocated_.insert(pointer);
@@ -152,9 +152,9 @@ bool Domain::progress() {
 
 bool Domain::run_worker() {
   if (frozen()) return false;
-  constexpr int most_rounds = 64;  // rounds, so that a flood of messages cannot keep the caller
+  constexpr int kMostRounds = 64;  // rounds, so that a flood of messages cannot keep the caller
   bool moved = false;
-  for (int i = 0; i < most_rounds && worker_->progress() > 0; ++i) moved = true;
+  for (int i = 0; i < kMostRounds && worker_->progress() > 0; ++i) moved = true;
   if (control_came_) take_control();
   return moved;
 }

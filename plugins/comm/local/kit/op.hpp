@@ -154,8 +154,8 @@ inline uint64_t dst_elements(const Op& op) {
 inline void check_memory(const Op& op) {
   const uint64_t reads = src_elements(op);
   const uint64_t writes = dst_elements(op);
-  constexpr uint64_t most = uint64_t{1} << 56;
-  if (reads > most || writes > most) refuse(op, "more elements than memory has");
+  constexpr uint64_t kMost = uint64_t{1} << 56;
+  if (reads > kMost || writes > kMost) refuse(op, "more elements than memory has");
   if (reads > 0 && op.src == nullptr) refuse(op, "src is NULL");
   if (writes > 0 && op.dst == nullptr) refuse(op, "dst is NULL");
   if (reads == 0 || writes == 0) return;

@@ -1,0 +1,3 @@
+#include "json_once.h"
+
+TENON_JSON_TEMPLATES()

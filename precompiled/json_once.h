@@ -1,0 +1,25 @@
+// nlohmann::json, whose code is generated once, in json_once.cpp, instead of in every file that uses it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace nlohmann::detail {
+using TextInput = iterator_input_adapter<std::string::const_iterator>;
+using PointerInput = iterator_input_adapter<const char*>;
+}  // namespace nlohmann::detail
+
+// `EXTERN` is `extern` where the code is only used, and nothing where it is generated.
+#define TENON_JSON_TEMPLATES(EXTERN)                \
+  namespace nlohmann {                              \
+  EXTERN template class basic_json<>;               \
+  namespace detail {                                \
+  EXTERN template class serializer<json>;           \
+  EXTERN template class lexer<json, TextInput>;     \
+  EXTERN template class lexer<json, PointerInput>;  \
+  EXTERN template class parser<json, TextInput>;    \
+  EXTERN template class parser<json, PointerInput>; \
+  }                                                 \
+  }
+
+TENON_JSON_TEMPLATES(extern)
