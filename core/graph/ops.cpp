@@ -75,11 +75,35 @@ Status add_backward(Backward& b, const Op& op) {
   return {};
 }
 
+// Only the gate has a gradient; that of the auxiliary loss is added by the op itself, which is why its
+// output is no operand of the loss that is differentiated.
+Status route_topk_backward(Backward& b, const Op& op) {
+  Attrs attrs = op.attrs;
+  attrs.erase("capacity");
+  attrs.erase("k");
+  return b.emit("route_topk_dgrad", {b.grad(0), op.in[0], op.out[1]}, attrs, {op.in[0]});
+}
+
+Status dispatch_backward(Backward& b, const Op& op) {
+  const Attrs group{{"group", attr_int(op.attrs, "group")}};
+  return b.emit("dispatch_dgrad", {b.grad(0), op.in[1], op.in[2]}, group, {op.in[0]});
+}
+
+Status combine_backward(Backward& b, const Op& op) {
+  return b.emit("combine_dgrad", {b.grad(0), op.in[0], op.in[1], op.in[2], op.in[3]}, op.attrs,
+                {op.in[0], op.in[1]});
+}
+
+Status grouped_linear_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("grouped_linear_wgrad", {b.grad(0), op.in[0]}, {}, {op.in[1]}));
+  return b.emit("grouped_linear_dgrad", {b.grad(0), op.in[1]}, {}, {op.in[0]});
+}
+
 std::vector<OpDef> raw_table() {
   // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
   return {
       {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "v", "1", "", 0, -1, false, embedding_backward},
-      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "v", "0", "rows:i", 1, -1, true},
+      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v=rows h", "v", "0", "rows:i", 1, -1, true},
       {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8,
        -1, false, layernorm_backward},
       {"layernorm_dgrad", "dy:f x:f w:f mean:f rstd:f", "dx:f", "b s h, b s h, h, b s, b s -> b s h", "h",
@@ -117,6 +141,25 @@ std::vector<OpDef> raw_table() {
        -1, false, cross_entropy_backward},
       {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "",
        "", 6, 0},
+      // Mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut; the
+      // sums that move rows are not counted as work.
+      {"route_topk", "logits:f", "gate:f expert:i slot:i aux:d", "b s e -> b s k=k, b s k, b s k, ", "e k",
+       "", "k:i group:i capacity:i renormalise:i aux:f", 8, -1, false, route_topk_backward},
+      {"route_topk_dgrad", "dgate:f logits:f expert:i", "dlogits:f", "b s k, b s e, b s k -> b s e", "e k",
+       "", "group:i renormalise:i aux:f", 10},
+      {"dispatch", "x:f expert:i slot:i", "y:f", "b s h, b s k, b s k -> b s/group e=experts c=capacity h",
+       "e c k", "0", "group:i experts:i capacity:i", 0, -1, false, dispatch_backward},
+      {"dispatch_dgrad", "dy:f expert:i slot:i", "dx:f", "b s/group e c h, b s k, b s k -> b s h", "e c k",
+       "0", "group:i", 0},
+      {"combine", "y:f gate:f expert:i slot:i", "x:f", "b s/group e c h, b s k, b s k, b s k -> b s h",
+       "e c k", "0|1", "group:i", 0, -1, false, combine_backward},
+      {"combine_dgrad", "dx:f y:f gate:f expert:i slot:i", "dy:f dgate:f",
+       "b s h, b s/group e c h, b s k, b s k, b s k -> b s/group e c h, b s k", "e c k", "0", "group:i", 0},
+      {"grouped_linear", "x:f w:f", "y:f", "b n e c k.., e o.. k.. -> b n e c o..", "", "0|1", "", 2, -1,
+       false, grouped_linear_backward},
+      {"grouped_linear_dgrad", "dy:f w:f", "dx:f", "b n e c o.., e o.. k.. -> b n e c k..", "", "0|1", "", 2},
+      {"grouped_linear_wgrad", "dy:f x:f", "dw:f", "b n e c o.., b n e c k.. -> e o.. k..", "", "0|1", "", 2,
+       -1, true},
       {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
       {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
       {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
@@ -192,6 +235,123 @@ Error bad_operands(const OpDef& def, const Graph& graph, const Ids& in, const st
                std::string("it takes ") + def.inputs + " with shapes " + def.rule, TENON_E_RECIPE};
 }
 
+// What a rule says about the size of a dim beyond its factor.
+struct SizeNote {
+  size_t operand, dim;  // of the inputs or of the outputs
+  bool divides;         // s/group; else v=rows
+  std::string attr;
+};
+
+// The notes of one side of a rule. An operand that has some has no variadic part.
+std::vector<SizeNote> size_notes(const std::string& side) {
+  std::vector<SizeNote> out;
+  std::stringstream operands(side);
+  std::string operand;
+  for (size_t i = 0; std::getline(operands, operand, ','); ++i) {
+    std::stringstream words(operand);
+    std::string word;
+    for (size_t d = 0; words >> word; ++d) {
+      const size_t at = word.find_first_of("/=");
+      if (at != std::string::npos) out.push_back({i, d, word[at] == '/', word.substr(at + 1)});
+    }
+  }
+  return out;
+}
+
+std::string without_notes(const std::string& rule) {
+  std::string out;
+  bool inside = false;
+  for (char c : rule) {
+    inside = (inside && c != ' ' && c != ',') || c == '/' || c == '=';
+    if (!inside) out += c;
+  }
+  return out;
+}
+
+// The name of a dim whose size an attribute gives.
+std::string dim_of_attr(const std::string& attr) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kNames{{
+      {"rows", "vocab"},
+      {"k", "choice"},
+      {"group", "routing_group"},
+      {"experts", "expert"},
+      {"capacity", "slot"},
+  }};
+  for (const auto& [name, dim] : kNames) {
+    if (attr == name) return dim;
+  }
+  return attr;
+}
+
+const SizeNote* find_note(const std::vector<SizeNote>& notes, size_t operand, size_t dim) {
+  for (const SizeNote& note : notes) {
+    if (note.operand == operand && note.dim == dim) return &note;
+  }
+  return nullptr;
+}
+
+// The notes of a rule, once for its inputs and once for its outputs.
+struct SizeNotes {
+  std::vector<SizeNote> inputs, outputs;
+
+  explicit SizeNotes(const OpDef& def) {
+    const std::string rule = def.rule;
+    const size_t arrow = rule.find("->");
+    inputs = size_notes(rule.substr(0, arrow));
+    outputs = size_notes(rule.substr(arrow + 2));
+  }
+  Status check(const OpDef& def, const Graph& graph, const Ids& in, const Attrs& attrs) const {
+    for (const auto* notes : {&inputs, &outputs}) {
+      for (const SizeNote& note : *notes) {
+        if (attr_int(attrs, note.attr) > 0) continue;
+        return bad_operands(def, graph, in, "attribute '" + note.attr + "' must be at least 1");
+      }
+    }
+    return {};
+  }
+};
+
+Result<std::vector<size_t>> check_operands(const OpDef& def, const Graph& graph, const Ids& in) {
+  const bool right_count =
+      def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
+  if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Value& value = graph.value(in[i]);
+    const size_t k = def.variadic ? i - std::min(i, in.size() - def.input_names.size()) : i;
+    if (value.dtype != resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) {
+      return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(value.dtype));
+    }
+    ranks.push_back(value.dims.size());
+  }
+  return ranks;
+}
+
+// The dim that each factor stands for: name and size.
+Result<Dims> factor_dims(const OpDef& def, const Rule& rule, const SizeNotes& notes, const Graph& graph,
+                         const Ids& in, const Attrs& attrs) {
+  Dims factors(rule.factors.size(), Dim{"", -1});
+  for (size_t i = 0; i < in.size(); ++i) {
+    for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
+      const Dim& dim = graph.value(in[i]).dims[d];
+      const SizeNote* note = find_note(notes.inputs, i, d);
+      const int64_t size = dim.size * (note != nullptr ? attr_int(attrs, note->attr) : 1);
+      Dim& known = factors[rule.inputs[i][d]];
+      if (known.size < 0) known.size = size;
+      if (known.name.empty() && note == nullptr) known.name = dim.name;
+      if (known.size != size) {
+        return bad_operands(def, graph, in,
+                            dim.name + " is " + std::to_string(known.size) + " and " + std::to_string(size));
+      }
+    }
+  }
+  for (const SizeNote& note : notes.outputs) {
+    if (note.divides) continue;
+    factors[rule.outputs[note.operand][note.dim]] = Dim{dim_of_attr(note.attr), attr_int(attrs, note.attr)};
+  }
+  return factors;
+}
+
 }  // namespace
 
 std::span<const OpDef> op_table() {
@@ -212,45 +372,34 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
     const std::string first = rule.substr(0, rule.find(','));
     for (size_t i = def.input_names.size(); i < input_ranks.size(); ++i) rule = first + ", " + rule;
   }
-  return instantiate_rule(rule, def.whole, def.linear, input_ranks);
+  return instantiate_rule(without_notes(rule), def.whole, def.linear, input_ranks);
 }
 
 Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph, const Ids& in,
                                               const Attrs& attrs) {
-  const bool right_count =
-      def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
-  if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
+  TENON_TRY(const std::vector<size_t> ranks, check_operands(def, graph, in));
   TENON_CHECK(check_attrs(def, attrs));
-  std::vector<size_t> ranks;
-  for (size_t i = 0; i < in.size(); ++i) {
-    const Value& value = graph.value(in[i]);
-    const size_t k = def.variadic ? i - std::min(i, in.size() - def.input_names.size()) : i;
-    if (value.dtype != resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) {
-      return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(value.dtype));
-    }
-    ranks.push_back(value.dims.size());
-  }
-  auto rule = rule_of(def, ranks);
+  const auto rule = rule_of(def, ranks);
   if (!rule.ok()) return bad_operands(def, graph, in, "wrong number of dimensions");
-  std::vector<Dim> sizes(rule->factors.size(), Dim{"", -1});
-  for (size_t i = 0; i < in.size(); ++i) {
-    for (size_t d = 0; d < ranks[i]; ++d) {
-      const Dim& dim = graph.value(in[i]).dims[d];
-      Dim& known = sizes[rule->inputs[i][d]];
-      if (known.size < 0) known = dim;
-      if (known.size != dim.size) {
-        return bad_operands(
-            def, graph, in,
-            dim.name + " is " + std::to_string(known.size) + " and " + std::to_string(dim.size));
-      }
-    }
-  }
+  const SizeNotes notes(def);
+  TENON_CHECK(notes.check(def, graph, in, attrs));
+  TENON_TRY(const Dims factors, factor_dims(def, *rule, notes, graph, in, attrs));
   std::vector<TensorType> out;
   for (size_t k = 0; k < rule->outputs.size(); ++k) {
     TensorType type{resolve(def.output_types[k], graph.real, graph.value(in[0]).dtype), {}};
-    for (int f : rule->outputs[k]) {
-      // Only embedding_wgrad has a factor that no input shows: the number of rows.
-      type.dims.push_back(sizes[f].size >= 0 ? sizes[f] : Dim{"vocab", attr_int(attrs, "rows")});
+    for (size_t d = 0; d < rule->outputs[k].size(); ++d) {
+      Dim dim = factors[rule->outputs[k][d]];
+      const SizeNote* note = find_note(notes.outputs, k, d);
+      if (note != nullptr && note->divides) {
+        const int64_t parts = attr_int(attrs, note->attr);
+        if (dim.size % parts != 0) {
+          return bad_operands(def, graph, in,
+                              dim.name + " " + std::to_string(dim.size) + " is not divisible by " +
+                                  note->attr + " " + std::to_string(parts));
+        }
+        dim = Dim{dim_of_attr(note->attr), dim.size / parts};
+      }
+      type.dims.push_back(std::move(dim));
     }
     out.push_back(std::move(type));
   }

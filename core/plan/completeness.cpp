@@ -75,6 +75,8 @@ Content sum(const Content& a, const Content& b) {
   return out;
 }
 
+constexpr const char* kLoss = "loss";
+
 class Completeness {
  public:
   explicit Completeness(const Program& program) : program_(program), training_(program.name == "train") {
@@ -82,6 +84,8 @@ class Completeness {
       if (program.mesh.axes[axis].size > 1) axes_.insert(axis);
     }
     for (const TensorInfo& param : program.params) expected_[param.name + ".grad"] = param.contributions;
+    expected_[kLoss] = 0;
+    for (const Instr& instr : program.instrs) expected_[kLoss] += instr.microbatch == 0 && makes_loss(instr);
   }
 
   Status run() {
@@ -93,10 +97,12 @@ class Completeness {
                       param.name);
       }
     }
-    for (const char* name : {"loss", "count"}) {
+    for (const std::string name : {kLoss, "count"}) {
       const auto it = program_.outputs.find(name);
       if (it == program_.outputs.end()) continue;
-      TENON_CHECK(check_whole(it->second, 1, fmt::format("{} program, output {}", program_.name, name)));
+      const int expected = name == kLoss ? expected_[name] : 1;
+      TENON_CHECK(
+          check_whole(it->second, expected, fmt::format("{} program, output {}", program_.name, name)));
     }
     return {};
   }
@@ -135,15 +141,28 @@ class Completeness {
     }
     if (instr.kind == "sqnorm") TENON_CHECK(check_gradient(id, instr.in[0], ""));
     if (instr.kind == "clip_scale") TENON_CHECK(check_norm(id));
-    if (instr.phase == Phase::weight_grad || instr.kind == "cross_entropy" || instr.kind == "sqnorm")
+    if (instr.phase == Phase::weight_grad || makes_loss(instr) || instr.kind == "sqnorm")
       return contribute(id);
     for (const Operand& out : instr.out) write(out, Content{});
     return {};
   }
 
+  static bool makes_loss(const Instr& instr) {
+    return instr.kind == "cross_entropy" || instr.kind == "route_topk";
+  }
+  // What an op's output is a contribution to.
+  std::string tensor_of(const Instr& instr, const Operand& out) const {
+    if (instr.kind == "sqnorm") return content_of(instr.in[0]).tensor;  // the gradient that it is made from
+    return instr.kind == "route_topk" ? kLoss : out.name;
+  }
+
   Status contribute(InstrId id) {
     const Instr& instr = program_.instrs[id];
     for (const Operand& out : instr.out) {
+      if (instr.kind == "route_topk" && &out != &instr.out.back()) {  // the last is the auxiliary loss
+        write(out, Content{});
+        continue;
+      }
       Content content;
       if (instr.accumulate) {
         content = content_of(out);
@@ -152,9 +171,8 @@ class Completeness {
                         where(program_, id));
         }
       }
-      // A norm's input is known by the gradient that it was made from.
-      content.tensor = instr.kind == "sqnorm" ? content_of(instr.in[0]).tensor : out.name;
-      const int nth = ops_[{instr.microbatch, out.name}]++;
+      content.tensor = tensor_of(instr, out);
+      const int nth = ops_[{instr.microbatch, content.tensor}]++;
       ++content.from[{fmt::format("{} {}", instr.kind, nth), instr.microbatch}];
       write(out, std::move(content));
     }
