@@ -142,6 +142,22 @@ INSTANTIATE_TEST_SUITE_P(models, FastMode,
                                          std::tuple{"gpt2", "sgd"}, std::tuple{"llama", "adamw"},
                                          std::tuple{"moe", "sgd"}, std::tuple{"moe", "adamw"}));
 
+// A balanced router has an auxiliary loss of its coefficient for every token and layer, and this one is
+// nearly balanced before it has learned anything.
+TEST(moe, the_auxiliary_loss_is_part_of_the_loss) {
+  Json recipe = recipe_for("moe", "sgd", "reference", "f64", false);
+  const auto first_loss = [&recipe](double aux) {
+    for (Json& op : recipe["model"]["ops"][1]["ops"]) {
+      if (op["op"] == "route_topk") op["attrs"]["aux"] = aux;
+    }
+    return must_run(recipe, {.steps = 1}).steps.at(0).result.loss;
+  };
+  const double without = first_loss(0), with = first_loss(0.05), more = first_loss(0.1);
+  EXPECT_GT(with - without, 2 * 0.05 * 0.95);
+  EXPECT_LT(with - without, 2 * 0.05 * 2);
+  EXPECT_NEAR(more - without, 2 * (with - without), 1e-12);
+}
+
 TEST(fast_mode, f32_kernels_on_2_ranks_agree_with_one_within_1e_6_of_the_largest) {
   const Json recipe = recipe_for("gpt2", "sgd", "cpu", "f32", false);
   const RunRecord one = must_run(recipe, {.steps = 1});
