@@ -28,7 +28,8 @@ TEST_P(Shipped, recipe_evaluates_and_the_core_reads_it) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Shipped,
-                         testing::Values("quickstart.lua", "gpt2-124m.lua", "llama-tiny.lua", "mlp.lua", "moe.lua"));
+                         testing::Values("quickstart.lua", "gpt2-124m.lua", "llama-tiny.lua", "mlp.lua",
+                                         "moe.lua"));
 
 TEST(Shipped, every_recipe_in_the_folder_is_tested) {
   size_t count = 0;
