@@ -99,7 +99,7 @@ Status grouped_linear_backward(Backward& b, const Op& op) {
   return b.emit("grouped_linear_dgrad", {b.grad(0), op.in[1]}, {}, {op.in[0]});
 }
 
-std::vector<OpDef> raw_table() {
+std::vector<OpDef> main_rows() {
   // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
   return {
       {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "v", "1", "", 0, -1, false, embedding_backward},
@@ -141,8 +141,22 @@ std::vector<OpDef> raw_table() {
        -1, false, cross_entropy_backward},
       {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "v", "",
        "", 6, 0},
-      // Mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut; the
-      // sums that move rows are not counted as work.
+      {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
+      {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
+      {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
+      {"update", "grad:f param:f scale:d", "new:f", "e.., e.., -> e..", "", "", "", 12, 1},
+      {"all_reduce", "x:a", "y:0", "e.. -> e..", "", "", "", 0, 0},
+      {"reduce_scatter", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"all_gather", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"all_to_all", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
+      {"slice", "x:a", "y:0", "e.. -> e..", "", "", "dim:i start:i size:i", 0},
+  };
+}
+
+// Mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut; the sums
+// that move rows are not counted as work.
+std::vector<OpDef> expert_rows() {
+  return {
       {"route_topk", "logits:f", "gate:f expert:i slot:i aux:d", "b s e -> b s k=k, b s k, b s k, ", "e k",
        "", "k:i group:i capacity:i renormalise:i aux:f", 8, -1, false, route_topk_backward},
       {"route_topk_dgrad", "dgate:f logits:f expert:i", "dlogits:f", "b s k, b s e, b s k -> b s e", "e k",
@@ -160,20 +174,12 @@ std::vector<OpDef> raw_table() {
       {"grouped_linear_dgrad", "dy:f w:f", "dx:f", "b n e c o.., e o.. k.. -> b n e c k..", "", "0|1", "", 2},
       {"grouped_linear_wgrad", "dy:f x:f", "dw:f", "b n e c o.., b n e c k.. -> e o.. k..", "", "0|1", "", 2,
        -1, true},
-      {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
-      {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
-      {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1},
-      {"update", "grad:f param:f scale:d", "new:f", "e.., e.., -> e..", "", "", "", 12, 1},
-      {"all_reduce", "x:a", "y:0", "e.. -> e..", "", "", "", 0, 0},
-      {"reduce_scatter", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
-      {"all_gather", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
-      {"all_to_all", "x:a", "y:0", "e.. -> e..", "", "", "", 0},
-      {"slice", "x:a", "y:0", "e.. -> e..", "", "", "dim:i start:i size:i", 0},
   };
 }
 
 std::vector<OpDef> make_table() {
-  std::vector<OpDef> table = raw_table();
+  std::vector<OpDef> table = main_rows();
+  for (const OpDef& row : expert_rows()) table.push_back(row);
   for (OpDef& def : table) {
     const auto split = [&def](const char* words, std::vector<std::string>& names, std::string& types) {
       std::stringstream stream(words);

@@ -1,7 +1,8 @@
 -- The graph that a model's functions build: values, ops, parameters, rounds of nn.blocks.
 --
 -- A value knows its graph, its scope (the model or one nn.blocks) and its dims: {"batch"}, {"seq"} (or, behind
--- nn.dispatch, {"routing_group"}), then { name, size } pairs. A parameter's name holds {i} exactly if it belongs to a round of nn.blocks.
+-- nn.dispatch, {"routing_group"}), then { name, size } pairs. A parameter's name holds {i} exactly if it belongs to
+-- a round of nn.blocks.
 local core = require "tenon.core"
 local s = require "tenon.schema"
 

@@ -111,34 +111,39 @@ void route_topk(const Call& call) {
   *call.out<double>(3) = call.problem.number("aux") * aux;
 }
 
+// Adds the gradient of one token's gates to that of its probabilities.
+template <class T>
+void add_gate_gradient(const T* dgate, const int32_t* expert, int64_t k, bool renormalise, const double* p,
+                       double* dp) {
+  double sum = 1, mean = 0;
+  if (renormalise) {
+    sum = 0;
+    for (int64_t j = 0; j < k; ++j) {
+      sum += p[expert[j]];
+      mean += dgate[j] * p[expert[j]];
+    }
+    mean /= sum;
+  }
+  for (int64_t j = 0; j < k; ++j) dp[expert[j]] += (dgate[j] - mean) / sum;
+}
+
 template <class T>
 void route_topk_dgrad(const Call& call) {
   const Routing n(call.problem);
   const bool renormalise = call.problem.integer("renormalise") != 0;
-  const auto* experts = call.in<int32_t>(2);
-  check_indices(call.problem.kind(), "expert", experts, n.tokens * n.k, n.experts, Padding::refused);
+  const auto* expert = call.in<int32_t>(2);
+  check_indices(call.problem.kind(), "expert", expert, n.tokens * n.k, n.experts, Padding::refused);
   // Of each p, for one choice in the group.
   const double aux =
       call.problem.number("aux") * static_cast<double>(n.experts) / static_cast<double>(n.group * n.k);
   n.each_group(call, [&](int64_t g, double* scratch) {
     double *counts = scratch, *p = counts + n.experts, *dp = p + n.experts;
-    count_choices(experts + g * n.group * n.k, n.group * n.k, counts, n.experts);
+    count_choices(expert + g * n.group * n.k, n.group * n.k, counts, n.experts);
     for (int64_t t = g * n.group; t < (g + 1) * n.group; ++t) {
-      const T* dgate = call.in<T>(0) + t * n.k;
-      const int32_t* expert = experts + t * n.k;
       T* dlogits = call.out<T>(0) + t * n.experts;
       softmax(call.in<T>(1) + t * n.experts, p, n.experts);
       for (int64_t e = 0; e < n.experts; ++e) dp[e] = aux * counts[e];
-      double sum = 1, mean = 0;
-      if (renormalise) {
-        sum = 0;
-        for (int64_t j = 0; j < n.k; ++j) {
-          sum += p[expert[j]];
-          mean += dgate[j] * p[expert[j]];
-        }
-        mean /= sum;
-      }
-      for (int64_t j = 0; j < n.k; ++j) dp[expert[j]] += (dgate[j] - mean) / sum;
+      add_gate_gradient(call.in<T>(0) + t * n.k, expert + t * n.k, n.k, renormalise, p, dp);
       double common = 0;
       for (int64_t e = 0; e < n.experts; ++e) common += p[e] * dp[e];
       for (int64_t e = 0; e < n.experts; ++e) dlogits[e] = static_cast<T>(p[e] * (dp[e] - common));
