@@ -133,6 +133,18 @@ ValueId add_input(Graph& graph, const char* name, Dtype dtype, Dims dims) {
   return graph.add_value(std::move(value));
 }
 
+// Each router has an auxiliary loss. Its gradient is the router's own matter, so this is behind loss_op.
+Status add_auxiliary_losses(ForwardGraph& out) {
+  for (OpId id = 0; id < out.loss_op; ++id) {
+    if (std::string_view(out.graph.op(id).def->kind) != "route_topk") continue;
+    const ValueId auxiliary = out.graph.op(id).out.back();
+    TENON_TRY(const auto sum,
+              out.graph.add_op("add", {out.loss, auxiliary}, {}, Phase::forward, -1, {"loss+aux"}));
+    out.loss = sum[0];
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss) {
@@ -165,6 +177,9 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
       return error;
     }
     out.loss_op = graph.value(loss.value()[0]).producer;
+    out.loss = loss.value()[0];
+    out.count = loss.value()[1];
+    TENON_CHECK(add_auxiliary_losses(out));
   }
   return out;
 }

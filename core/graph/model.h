@@ -9,7 +9,9 @@ struct ForwardGraph {
   Graph graph;
   ValueId tokens = kNone, targets = kNone, positions = kNone, samples = kNone, step = kNone;
   ValueId logits = kNone;
-  OpId loss_op = kNone;  // cross_entropy; kNone for `with_loss` = false
+  OpId loss_op = kNone;  // cross_entropy, where gradients start; kNone for `with_loss` = false
+  ValueId loss = kNone;  // what is reported: the cross-entropy and every auxiliary loss, summed over tokens
+  ValueId count = kNone;
 };
 
 // Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place.

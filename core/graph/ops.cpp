@@ -82,12 +82,36 @@ Status add_backward(Backward& b, const Op& op) {
   return {};
 }
 
-std::vector<OpDef> raw_table() {
+// Only the gate has a gradient; that of the auxiliary loss is added by the op itself, which is why its
+// output is no operand of the loss that is differentiated.
+Status route_topk_backward(Backward& b, const Op& op) {
+  Attrs attrs = op.attrs;
+  attrs.erase("capacity");
+  attrs.erase("k");
+  return b.emit("route_topk_dgrad", {b.grad(0), op.in[0], op.out[1]}, attrs, {op.in[0]});
+}
+
+Status dispatch_backward(Backward& b, const Op& op) {
+  const Attrs group{{"group", attr_int(op.attrs, "group")}};
+  return b.emit("dispatch_dgrad", {b.grad(0), op.in[1], op.in[2]}, group, {op.in[0]});
+}
+
+Status combine_backward(Backward& b, const Op& op) {
+  return b.emit("combine_dgrad", {b.grad(0), op.in[0], op.in[1], op.in[2], op.in[3]}, op.attrs,
+                {op.in[0], op.in[1]});
+}
+
+Status grouped_linear_backward(Backward& b, const Op& op) {
+  TENON_CHECK(b.leaf("grouped_linear_wgrad", {b.grad(0), op.in[0]}, {}, {op.in[1]}));
+  return b.emit("grouped_linear_dgrad", {b.grad(0), op.in[1]}, {}, {op.in[0]});
+}
+
+std::vector<OpDef> main_rows() {
   // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
   return {
       {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "", "1", "", 0, -1, false, embedding_backward,
        "v", "embedding_shard"},
-      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v h", "", "0", "rows:i", 1, -1, true, nullptr,
+      {"embedding_wgrad", "dy:f ids:i", "dw:f", "b s h, b s -> v=rows h", "", "0", "rows:i", 1, -1, true, nullptr,
        "v", "embedding_shard_wgrad"},
       {"layernorm", "x:f w:f b:f", "y:f mean:f rstd:f", "b s h, h, h -> b s h, b s, b s", "h", "", "eps:f", 8,
        -1, false, layernorm_backward},
@@ -145,8 +169,33 @@ std::vector<OpDef> raw_table() {
   };
 }
 
+// Mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut; the sums
+// that move rows are not counted as work.
+std::vector<OpDef> expert_rows() {
+  return {
+      {"route_topk", "logits:f", "gate:f expert:i slot:i aux:d", "b s e -> b s k=k, b s k, b s k, ", "e k",
+       "", "k:i group:i capacity:i renormalise:i aux:f", 8, -1, false, route_topk_backward},
+      {"route_topk_dgrad", "dgate:f logits:f expert:i", "dlogits:f", "b s k, b s e, b s k -> b s e", "e k",
+       "", "group:i renormalise:i aux:f", 10},
+      {"dispatch", "x:f expert:i slot:i", "y:f", "b s h, b s k, b s k -> b s/group e=experts c=capacity h",
+       "e c k", "0", "group:i experts:i capacity:i", 0, -1, false, dispatch_backward},
+      {"dispatch_dgrad", "dy:f expert:i slot:i", "dx:f", "b s/group e c h, b s k, b s k -> b s h", "e c k",
+       "0", "group:i", 0},
+      {"combine", "y:f gate:f expert:i slot:i", "x:f", "b s/group e c h, b s k, b s k, b s k -> b s h",
+       "e c k", "0|1", "group:i", 0, -1, false, combine_backward},
+      {"combine_dgrad", "dx:f y:f gate:f expert:i slot:i", "dy:f dgate:f",
+       "b s h, b s/group e c h, b s k, b s k, b s k -> b s/group e c h, b s k", "e c k", "0", "group:i", 0},
+      {"grouped_linear", "x:f w:f", "y:f", "b n e c k.., e o.. k.. -> b n e c o..", "", "0|1", "", 2, -1,
+       false, grouped_linear_backward},
+      {"grouped_linear_dgrad", "dy:f w:f", "dx:f", "b n e c o.., e o.. k.. -> b n e c k..", "", "0|1", "", 2},
+      {"grouped_linear_wgrad", "dy:f x:f", "dw:f", "b n e c o.., b n e c k.. -> e o.. k..", "", "0|1", "", 2,
+       -1, true},
+  };
+}
+
 std::vector<OpDef> make_table() {
-  std::vector<OpDef> table = raw_table();
+  std::vector<OpDef> table = main_rows();
+  for (const OpDef& row : expert_rows()) table.push_back(row);
   for (OpDef& def : table) {
     const auto split = [&def](const char* words, std::vector<std::string>& names, std::string& types) {
       std::stringstream stream(words);
@@ -208,43 +257,121 @@ Error bad_operands(const OpDef& def, const Graph& graph, const Ids& in, const st
                std::string("it takes ") + def.inputs + " with shapes " + def.rule, TENON_E_RECIPE};
 }
 
-// The position in the op's signature that input `i` of `count` fills: all but the last of a variadic op's
-// inputs fill the first.
-size_t position_of(const OpDef& def, size_t i, size_t count) {
-  return def.variadic ? i - std::min(i, count - def.input_names.size()) : i;
-}
+// What a rule says about the size of a dim beyond its factor.
+struct SizeNote {
+  size_t operand, dim;  // of the inputs or of the outputs
+  bool divides;         // s/group; else v=rows
+  std::string attr;
+};
 
-Status check_dtypes(const OpDef& def, const Graph& graph, const Ids& in) {
-  for (size_t i = 0; i < in.size(); ++i) {
-    const Dtype dtype = graph.value(in[i]).dtype;
-    const size_t k = position_of(def, i, in.size());
-    if (dtype == resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) continue;
-    return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(dtype));
-  }
-  return {};
-}
-
-// The dim of each factor of the rule, of size -1 where no input shows it.
-Result<Dims> factor_dims(const OpDef& def, const Graph& graph, const Ids& in, const Rule& rule) {
-  Dims out(rule.factors.size(), Dim{"", -1});
-  for (size_t i = 0; i < in.size(); ++i) {
-    const Dims& dims = graph.value(in[i]).dims;
-    for (size_t d = 0; d < dims.size(); ++d) {
-      Dim& known = out[rule.inputs[i][d]];
-      if (known.size < 0) known = dims[d];
-      if (known.size == dims[d].size) continue;
-      return bad_operands(
-          def, graph, in,
-          dims[d].name + " is " + std::to_string(known.size) + " and " + std::to_string(dims[d].size));
+// The notes of one side of a rule. An operand that has some has no variadic part.
+std::vector<SizeNote> size_notes(const std::string& side) {
+  std::vector<SizeNote> out;
+  std::stringstream operands(side);
+  std::string operand;
+  for (size_t i = 0; std::getline(operands, operand, ','); ++i) {
+    std::stringstream words(operand);
+    std::string word;
+    for (size_t d = 0; words >> word; ++d) {
+      const size_t at = word.find_first_of("/=");
+      if (at != std::string::npos) out.push_back({i, d, word[at] == '/', word.substr(at + 1)});
     }
   }
   return out;
 }
 
-std::vector<size_t> ranks_of(const Graph& graph, const Ids& in) {
-  std::vector<size_t> out;
-  for (ValueId id : in) out.push_back(graph.value(id).dims.size());
+std::string without_notes(const std::string& rule) {
+  std::string out;
+  bool inside = false;
+  for (char c : rule) {
+    inside = (inside && c != ' ' && c != ',') || c == '/' || c == '=';
+    if (!inside) out += c;
+  }
   return out;
+}
+
+// The name of a dim whose size an attribute gives.
+std::string dim_of_attr(const std::string& attr) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kNames{{
+      {"rows", "vocab"},
+      {"k", "choice"},
+      {"group", "routing_group"},
+      {"experts", "expert"},
+      {"capacity", "slot"},
+  }};
+  for (const auto& [name, dim] : kNames) {
+    if (attr == name) return dim;
+  }
+  return attr;
+}
+
+const SizeNote* find_note(const std::vector<SizeNote>& notes, size_t operand, size_t dim) {
+  for (const SizeNote& note : notes) {
+    if (note.operand == operand && note.dim == dim) return &note;
+  }
+  return nullptr;
+}
+
+// The notes of a rule, once for its inputs and once for its outputs.
+struct SizeNotes {
+  std::vector<SizeNote> inputs, outputs;
+
+  explicit SizeNotes(const OpDef& def) {
+    const std::string rule = def.rule;
+    const size_t arrow = rule.find("->");
+    inputs = size_notes(rule.substr(0, arrow));
+    outputs = size_notes(rule.substr(arrow + 2));
+  }
+  Status check(const OpDef& def, const Graph& graph, const Ids& in, const Attrs& attrs) const {
+    for (const auto* notes : {&inputs, &outputs}) {
+      for (const SizeNote& note : *notes) {
+        if (attr_int(attrs, note.attr) > 0) continue;
+        return bad_operands(def, graph, in, "attribute '" + note.attr + "' must be at least 1");
+      }
+    }
+    return {};
+  }
+};
+
+Result<std::vector<size_t>> check_operands(const OpDef& def, const Graph& graph, const Ids& in) {
+  const bool right_count =
+      def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
+  if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
+  std::vector<size_t> ranks;
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Value& value = graph.value(in[i]);
+    const size_t k = def.variadic ? i - std::min(i, in.size() - def.input_names.size()) : i;
+    if (value.dtype != resolve(def.input_types[k], graph.real, graph.value(in[0]).dtype)) {
+      return bad_operands(def, graph, in, "operand '" + def.input_names[k] + "' is " + name_of(value.dtype));
+    }
+    ranks.push_back(value.dims.size());
+  }
+  return ranks;
+}
+
+// The dim that each factor stands for: name and size.
+Result<Dims> factor_dims(const OpDef& def, const Rule& rule, const SizeNotes& notes, const Graph& graph,
+                         const Ids& in, const Attrs& attrs) {
+  Dims factors(rule.factors.size(), Dim{"", -1});
+  for (size_t i = 0; i < in.size(); ++i) {
+    for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
+      const Dim& dim = graph.value(in[i]).dims[d];
+      const SizeNote* note = find_note(notes.inputs, i, d);
+      const int64_t size = dim.size * (note != nullptr ? attr_int(attrs, note->attr) : 1);
+      Dim& known = factors[rule.inputs[i][d]];
+      if (known.size < 0) known.size = size;
+      if (known.name.empty() && note == nullptr) known.name = dim.name;
+      if (known.size != size) {
+        return bad_operands(def, graph, in,
+                            dim.name + " is " + std::to_string(known.size) + " and " + std::to_string(size));
+      }
+    }
+  }
+  for (const SizeNote& note : notes.outputs) {
+    if (note.divides) continue;
+    factors[rule.outputs[note.operand][note.dim]] = Dim{dim_of_attr(note.attr), attr_int(attrs, note.attr)};
+  }
+  return factors;
 }
 
 }  // namespace
@@ -267,25 +394,34 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
     const std::string first = rule.substr(0, rule.find(','));
     for (size_t i = def.input_names.size(); i < input_ranks.size(); ++i) rule = first + ", " + rule;
   }
-  return instantiate_rule(rule, def.whole, def.linear, input_ranks);
+  return instantiate_rule(without_notes(rule), def.whole, def.linear, input_ranks);
 }
 
 Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph, const Ids& in,
                                               const Attrs& attrs) {
-  const bool right_count =
-      def.variadic ? in.size() >= def.input_names.size() : in.size() == def.input_names.size();
-  if (!right_count) return bad_operands(def, graph, in, "wrong number of operands");
+  TENON_TRY(const std::vector<size_t> ranks, check_operands(def, graph, in));
   TENON_CHECK(check_attrs(def, attrs));
-  TENON_CHECK(check_dtypes(def, graph, in));
-  const auto rule = rule_of(def, ranks_of(graph, in));
+  const auto rule = rule_of(def, ranks);
   if (!rule.ok()) return bad_operands(def, graph, in, "wrong number of dimensions");
-  TENON_TRY(const Dims sizes, factor_dims(def, graph, in, *rule));
+  const SizeNotes notes(def);
+  TENON_CHECK(notes.check(def, graph, in, attrs));
+  TENON_TRY(const Dims factors, factor_dims(def, *rule, notes, graph, in, attrs));
   std::vector<TensorType> out;
   for (size_t k = 0; k < rule->outputs.size(); ++k) {
     TensorType type{resolve(def.output_types[k], graph.real, graph.value(in[0]).dtype), {}};
-    for (int f : rule->outputs[k]) {
-      // Only embedding_wgrad has a factor that no input shows: the number of rows.
-      type.dims.push_back(sizes[f].size >= 0 ? sizes[f] : Dim{"vocab", attr_int(attrs, "rows")});
+    for (size_t d = 0; d < rule->outputs[k].size(); ++d) {
+      Dim dim = factors[rule->outputs[k][d]];
+      const SizeNote* note = find_note(notes.outputs, k, d);
+      if (note != nullptr && note->divides) {
+        const int64_t parts = attr_int(attrs, note->attr);
+        if (dim.size % parts != 0) {
+          return bad_operands(def, graph, in,
+                              dim.name + " " + std::to_string(dim.size) + " is not divisible by " +
+                                  note->attr + " " + std::to_string(parts));
+        }
+        dim = Dim{dim_of_attr(note->attr), dim.size / parts};
+      }
+      type.dims.push_back(std::move(dim));
     }
     out.push_back(std::move(type));
   }

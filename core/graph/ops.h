@@ -23,7 +23,9 @@ struct OpDef {
   // 0 (outputs: as input 0). A first input ending in '*' stands for any number of them.
   const char* inputs;
   const char* outputs;
-  const char* rule;          // shapes and sharding at once; see instantiate_rule
+  // Shapes and sharding at once; see instantiate_rule. Here a dim may say more: `s/group` has one for every
+  // `group` (an attribute) of the factor s, and `v=rows` is as large as the attribute says.
+  const char* rule;
   const char* whole;         // factors that must not be sharded; "!v": over which the op exchanges itself
   const char* linear;        // sets of inputs jointly linear in partials
   const char* attrs;         // "eps:f inverse:i": all required, no others allowed

@@ -102,13 +102,24 @@ Content sum(const Content& a, const Content& b) {
   return out;
 }
 
+constexpr const char* kLoss = "loss";
+
 // What classes hand to each other: (from, to, kind) -> pieces relative to an operand's start, in order.
 using Channels = std::map<std::tuple<int64_t, int64_t, std::string>, std::deque<Pieces>>;
 
+bool makes_loss(const Instr& instr) {
+  return instr.kind == "cross_entropy" || instr.kind == "cross_entropy_join" || instr.kind == "route_topk";
+}
+
 class Completeness {
  public:
-  Completeness(const Program& program, int64_t classes, Channels& channels)
-      : program_(program), classes_(classes), channels_(channels), training_(program.name == "train") {
+  // `loss_ops`: of one microbatch, over all classes.
+  Completeness(const Program& program, int64_t classes, int loss_ops, Channels& channels)
+      : program_(program),
+        classes_(classes),
+        loss_ops_(loss_ops),
+        channels_(channels),
+        training_(program.name == "train") {
     for (const auto* axes : {&program.batch_axes, &program.seq_axes}) {
       for (AxisId axis : *axes) {
         if (program.mesh.axes[axis].size > 1) axes_.insert(axis);
@@ -146,11 +157,11 @@ class Completeness {
                       param.name);
       }
     }
-    for (const char* name : {"loss", "count"}) {
+    for (const std::string name : {kLoss, "count"}) {
       const auto it = program_.outputs.find(name);
       if (it == program_.outputs.end()) continue;
       const std::string place = fmt::format("{} program, output {}", program_.name, name);
-      TENON_CHECK(check_whole(content_of(it->second), it->second.name, 1, {}, place));
+      TENON_CHECK(check_whole(content_of(it->second), name, name == kLoss ? loss_ops_ : 1, {}, place));
     }
     return {};
   }
@@ -203,16 +214,24 @@ class Completeness {
       write(instr.out[0], std::move(content));
       return {};
     }
-    const bool gives = instr.phase == Phase::weight_grad || instr.kind == "cross_entropy" ||
-                       instr.kind == "cross_entropy_join";
+    const bool gives = instr.phase == Phase::weight_grad || makes_loss(instr);
     if (gives) return contribute(id);
     for (const Operand& out : instr.out) write(out, Content{});
     return {};
   }
 
+  // What an op's output is a contribution to.
+  static std::string tensor_of(const Instr& instr, const Operand& out) {
+    return instr.kind == "route_topk" ? kLoss : out.name;
+  }
+
   Status contribute(InstrId id) {
     const Instr& instr = program_.instrs[id];
     for (const Operand& out : instr.out) {
+      if (instr.kind == "route_topk" && &out != &instr.out.back()) {  // the last is the auxiliary loss
+        write(out, Content{});
+        continue;
+      }
       Content content;
       if (instr.accumulate) {
         content = content_of(out);
@@ -221,8 +240,8 @@ class Completeness {
                         where(program_, id));
         }
       }
-      content.tensor = out.name;
-      const int nth = ops_[{instr.microbatch, out.name}]++;
+      content.tensor = tensor_of(instr, out);
+      const int nth = ops_[{instr.microbatch, content.tensor}]++;
       const std::string stage = instr.stage > 0 ? fmt::format(" of stage {}", instr.stage) : "";
       ++content.from[{fmt::format("{} {}{}", instr.kind, nth, stage), instr.microbatch}];
       write(out, std::move(content));
@@ -636,6 +655,7 @@ class Completeness {
 
   const Program& program_;
   const int64_t classes_;
+  const int loss_ops_;
   Channels& channels_;
   const bool training_;
   InstrId next_ = 0;
@@ -654,8 +674,13 @@ Status check_completeness(const std::vector<Program>& programs) {
   Channels channels;
   std::vector<Completeness> classes;
   classes.reserve(programs.size());
+  int loss_ops = 0;
+  for (const Program& program : programs) {
+    for (const Instr& instr : program.instrs)
+      loss_ops += instr.microbatch == 0 && makes_loss(instr) ? 1 : 0;
+  }
   for (const Program& program : programs)
-    classes.emplace_back(program, static_cast<int64_t>(programs.size()), channels);
+    classes.emplace_back(program, static_cast<int64_t>(programs.size()), loss_ops, channels);
   for (bool moved = true; moved;) {
     moved = false;
     for (Completeness& one : classes) {

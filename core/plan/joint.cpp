@@ -62,9 +62,8 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   std::vector<LeafGrad> leaves;
   std::vector<ValueId> replicated;
   if (with_loss) {
-    const std::vector<ValueId> loss = forward.graph.op(forward.loss_op).out;
-    outputs = {{"loss", loss[0]}, {"count", loss[1]}};
-    replicated = {loss[0], loss[1]};
+    outputs = {{"loss", forward.loss}, {"count", forward.count}};
+    replicated = {forward.loss, forward.count};
   } else {
     outputs = {{"logits", forward.logits}};
     replicated = {forward.logits};

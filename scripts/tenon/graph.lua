@@ -1,11 +1,12 @@
 -- The graph that a model's functions build: values, ops, parameters, rounds of nn.blocks.
 --
--- A value knows its graph, its scope (the model or one nn.blocks) and its dims: {"batch"}, {"seq"}, then
--- { name, size } pairs. A parameter's name holds {i} exactly if it belongs to a round of nn.blocks.
+-- A value knows its graph, its scope (the model or one nn.blocks) and its dims: {"batch"}, {"seq"} (or, behind
+-- nn.dispatch, {"routing_group"}), then { name, size } pairs. A parameter's name holds {i} exactly if it belongs to
+-- a round of nn.blocks.
 local core = require "tenon.core"
 local s = require "tenon.schema"
 
-local Model = s.class("a model", "t.models.gpt2, t.models.llama, t.models.mlp or t.nn.model")
+local Model = s.class("a model", "t.models.gpt2, t.models.llama, t.models.moe, t.models.mlp or t.nn.model")
 local Value = s.class("a value", "what t.nn functions return")
 local Param = s.class("a parameter of the model", "t.nn.param")
 
@@ -62,7 +63,7 @@ local function new_scope(parent) return { ops = {}, params = {}, parent = parent
 
 local function new_graph(name)
   local scope = new_scope()
-  return { name = name, top = scope, scope = scope, params = {}, used = {}, num_dropouts = 0 }
+  return { name = name, top = scope, scope = scope, params = {}, used = {}, num_dropouts = 0, groups = {} }
 end
 
 function graph.check_value(what, value, owner, key)
@@ -99,9 +100,9 @@ local function fresh(g, base)
   return name
 end
 
--- Adds an op. `outputs` lists { suffix, dims }; the first is returned.
-function graph.emit(g, kind, base, inputs, outputs, attrs)
-  local names, first = {}, fresh(g, base)
+-- Adds an op. `outputs` lists { suffix, dims }; returns the list of their values.
+function graph.emit_all(g, kind, base, inputs, outputs, attrs)
+  local names, values, first = {}, {}, fresh(g, base)
   for i, input in ipairs(inputs) do
     if input.graph ~= g then core.fail("R012", "nn." .. kind .. ": '" .. input.name .. "' belongs to another model") end
     names[i] = input.name
@@ -109,12 +110,16 @@ function graph.emit(g, kind, base, inputs, outputs, attrs)
   local op = { op = kind, ["in"] = names, out = {}, attrs = attrs }
   for i, output in ipairs(outputs) do
     op.out[i] = i == 1 and first or fresh(g, first .. "." .. output[1])
+    values[i] = new_value(g, op.out[i], output[2])
   end
   core.mark(op, nil, core.caller())
   local ops = g.scope.ops
   ops[#ops + 1] = op
-  return new_value(g, first, outputs[1][2])
+  return values
 end
+
+-- The same for ops whose first output is all that matters: returns its value.
+function graph.emit(...) return graph.emit_all(...)[1] end
 
 -- What every model has beside its own values: positions, samples, step.
 function graph.input(g, name) return { name = name, graph = g } end
@@ -212,7 +217,7 @@ function graph.model(name, body)
   g.top.open = false
   local model = { name = name, params = g.top.params, ops = g.top.ops, logits = logits.name }
   core.mark(model, nil, at)
-  return s.make(Model, model, { context = g.context, vocab = logits.dims[3][2] })
+  return s.make(Model, model, { context = g.context, groups = g.groups, vocab = logits.dims[3][2] })
 end
 
 return core.strict(graph, "tenon.graph")

@@ -15,9 +15,13 @@ local t = {
     gpt2 = require "tenon.models.gpt2",
     llama = require "tenon.models.llama",
     mlp = require "tenon.models.mlp",
+    moe = require "tenon.models.moe",
   }),
   plugin = plugin.plugin,
-  strategy = group("t.strategy", { data = plugin.constructor "parallel/data" }),
+  strategy = group("t.strategy", {
+    data = plugin.constructor "parallel/data",
+    expert = plugin.constructor "parallel/expert",
+  }),
   sink = group("t.sink", { jsonl = plugin.constructor "sink/jsonl" }),
 }
 

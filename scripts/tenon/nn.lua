@@ -5,6 +5,7 @@ local s = require "tenon.schema"
 local graph = require "tenon.graph"
 
 local Param, Value = graph.Param, graph.Value
+local Routing = s.class("a routing", "t.nn.route")
 local Init = s.class("an initial value", "t.nn.normal, t.nn.uniform, t.nn.zeros or t.nn.ones")
 
 local nn = { blocks = graph.blocks, model = graph.model }
@@ -76,6 +77,15 @@ function nn.embedding(given)
     { { "y", token_dims { weight.dims[2] } } })
 end
 
+local function is_routed(x) return x.dims[2][1] == "routing_group" end
+
+local function check_tokens(what, x, given)
+  if is_routed(x) then
+    s.fail("R003", what .. " wants a value for each token, got " .. show_dims(x.dims),
+      "between nn.dispatch and nn.combine stands nn.grouped_linear", given, 1)
+  end
+end
+
 local function linear_weight(what, record, given, from)
   if record.weight then
     for _, key in ipairs { "out", "std" } do
@@ -101,6 +111,7 @@ function nn.linear(given)
     std = s.optional(s.number { min = 0 }), weight = s.optional(s.object(Param)),
   })
   local x = record[1]
+  check_tokens(what, x, given)
   local from = inner(x.dims)
   local weight = linear_weight(what, record, given, from)
   local num_out = #weight.dims - #from
@@ -216,6 +227,96 @@ function nn.dropout(given)
   return emit(g, "dropout", "dropout",
     { x, input(g, "samples"), input(g, "positions"), input(g, "step") }, { { "y", x.dims } },
     { p = record.p, key = key })
+end
+
+-- ---- mixture of experts ----
+
+-- nn.route { x, name = "router", experts = 8, top_k = 2, group = 64, capacity_factor = 1.25, renormalise = true,
+-- aux = 0.01, std = 0.02 }: who goes to which expert, for nn.dispatch and nn.combine. Each `group` of consecutive
+-- tokens finds ceil(capacity_factor * group * top_k / experts) slots at every expert; aux is the coefficient of
+-- the balancing loss.
+function nn.route(given)
+  local what, size = "nn.route", s.count { min = 1 }
+  local record, g = layer(what, given, {
+    name = s.required(s.string), experts = s.required(size), top_k = s.default(size, 2), group = s.required(size),
+    capacity_factor = s.default(s.number { above = 0 }, 1.25), renormalise = s.default(s.boolean, true),
+    aux = s.default(s.number { min = 0 }, 0.01), std = s.default(s.number { min = 0 }, 0.02),
+  })
+  local x, experts, k, group = record[1], record.experts, record.top_k, record.group
+  if #x.dims ~= 3 then
+    s.fail("R003", what .. " wants x of [batch seq hidden], got " .. show_dims(x.dims), nil, given, 1)
+  end
+  if k > experts then
+    s.fail("R005", string.format("%s: 'top_k' = %d is more than 'experts' = %d", what, k, experts), nil, given, "top_k")
+  end
+  local weight = new_param(record.name .. ".weight", { { "expert", experts }, x.dims[3] }, nn.normal(record.std))
+  local logits = emit(g, "linear", record.name, { x, use_param(g, what, weight) },
+    { { "y", token_dims { { "expert", experts } } } })
+  -- A token's choices are different experts, so more slots than tokens are never used.
+  local capacity = math.min(group, math.ceil(record.capacity_factor * group * k / experts))
+  local choices = token_dims { { "choice", k } }
+  local out = graph.emit_all(g, "route_topk", record.name .. ".gate", { logits },
+    { { "gate", choices }, { "expert", choices }, { "slot", choices }, { "aux", {} } },
+    { k = k, group = group, capacity = capacity, renormalise = record.renormalise and 1 or 0, aux = record.aux })
+  g.groups[#g.groups + 1] = group
+  return s.make(Routing, {
+    gate = out[1], expert = out[2], slot = out[3], hidden = x.dims[3], group = group,
+    dims = { { "batch" }, { "routing_group" }, { "expert", experts }, { "slot", capacity }, x.dims[3] },
+  })
+end
+
+local function check_routing(what, routing)
+  s.accept(s.object(Routing), routing, nil, "routing", what)
+  check_value(what, routing.gate)
+  return routing
+end
+
+-- nn.dispatch(x, routing): the tokens' rows at the slots that nn.route gave them,
+-- [batch routing_group expert slot hidden]; a dropped choice is nowhere, an empty slot is 0.
+function nn.dispatch(x, routing)
+  local what = "nn.dispatch"
+  check_value(what, x)
+  check_routing(what, routing)
+  local want = token_dims { routing.hidden }
+  if is_routed(x) or not same_dims(x.dims, want) then
+    core.fail("R005", what .. " wants x of " .. show_dims(want) .. ", got " .. show_dims(x.dims))
+  end
+  return emit(x.graph, "dispatch", "dispatch", { x, routing.expert, routing.slot }, { { "y", routing.dims } },
+    { group = routing.group, experts = routing.dims[3][2], capacity = routing.dims[4][2] })
+end
+
+-- nn.combine(y, routing): back to tokens, [batch seq hidden]: the sum over a token's choices of gate * y.
+function nn.combine(y, routing)
+  local what = "nn.combine"
+  check_value(what, y)
+  check_routing(what, routing)
+  local want = { table.unpack(routing.dims, 1, 4) }
+  want[5] = y.dims[#y.dims]
+  if not is_routed(y) or not same_dims(y.dims, want) then
+    core.fail("R005", what .. " wants y of " .. show_dims(want) .. ", got " .. show_dims(y.dims))
+  end
+  return emit(y.graph, "combine", "combine", { y, routing.gate, routing.expert, routing.slot },
+    { { "x", token_dims { want[5] } } }, { group = routing.group })
+end
+
+-- nn.grouped_linear { x, name = "fc", out = { "ffn", 256 }, std = 0.02 }: behind nn.dispatch, a linear map of its own
+-- for every expert; all dims of x behind the slot are contracted.
+function nn.grouped_linear(given)
+  local what = "nn.grouped_linear"
+  local record, g = layer(what, given, {
+    name = s.required(s.string), out = s.required(graph.one_or_more_dims),
+    std = s.default(s.number { min = 0 }, 0.02),
+  })
+  local x = record[1]
+  if not is_routed(x) then
+    s.fail("R003", what .. " wants x of [batch routing_group expert slot ...], got " .. show_dims(x.dims),
+      "nn.dispatch makes one", given, 1)
+  end
+  local dims, y_dims = { x.dims[3] }, { table.unpack(x.dims, 1, 4) }
+  for _, dim in ipairs(record.out) do dims[#dims + 1], y_dims[#y_dims + 1] = dim, dim end
+  for _, dim in ipairs { table.unpack(x.dims, 5) } do dims[#dims + 1] = dim end
+  local weight = new_param(record.name .. ".weight", dims, nn.normal(record.std))
+  return emit(g, "grouped_linear", record.name, { x, use_param(g, what, weight) }, { { "y", y_dims } })
 end
 
 return { functions = core.strict(nn, "t.nn"), Model = graph.Model }

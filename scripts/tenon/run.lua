@@ -94,10 +94,21 @@ local function check_context(out, given)
   end
 end
 
+-- Routing groups are never cut.
+local function check_groups(out, given)
+  for _, group in ipairs(s.facts(out.model).groups) do
+    if out.context % group ~= 0 then
+      s.fail("R005", string.format("'context' of t.run is %d, which the model's routing 'group' = %d does not divide",
+        out.context, group), "give the model another 'group'", given, "context")
+    end
+  end
+end
+
 local function run(given)
   local out = s.record("t.run", given, fields)
   fill(out)
   check_context(out, given)
+  check_groups(out, given)
   out.tenon = 1
   out.optimizer, out.optim = out.optim, nil
   core.mark(out, "optimizer", core.place(given, "optim"))

@@ -11,7 +11,7 @@ namespace tenon::test {
 namespace {
 
 const std::set<std::string> kAccumulating = {"embedding_wgrad", "layernorm_wgrad", "rmsnorm_wgrad",
-                                             "linear_wgrad", "bias_wgrad"};
+                                             "linear_wgrad",    "bias_wgrad",      "grouped_linear_wgrad"};
 const std::set<std::string> kInplace = {"bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad",
                                         "add"};
 
@@ -160,6 +160,62 @@ Op CaseMaker::cross_entropy(double padding) {
           {}};
 }
 
+// Half of the choices find a slot if they are spread evenly.
+Op CaseMaker::route_topk(Logits kind, bool renormalise, double aux) {
+  const int64_t experts = std::min<int64_t>(n_.v, 7), k = std::min<int64_t>(experts, 3);
+  const int64_t group = std::max<int64_t>(1, n_.s % 2 == 0 ? n_.s / 2 : n_.s);
+  const int64_t capacity = std::max<int64_t>(1, group * k / (2 * experts));
+  Tensor logits = random({n_.b, n_.s, experts});
+  for (int64_t i = 0; kind == Logits::tied && i < logits.elements(); ++i)
+    logits.set(i, std::round(logits.at(i)));
+  return {"route_topk",
+          {logits},
+          {real({n_.b, n_.s, k}), Tensor(TENON_I32, {n_.b, n_.s, k}), Tensor(TENON_I32, {n_.b, n_.s, k}),
+           Tensor(TENON_F64, {})},
+          {integer("k", k), integer("group", group), integer("capacity", capacity),
+           integer("renormalise", renormalise ? 1 : 0), number("aux", aux)}};
+}
+
+CaseMaker::Routed CaseMaker::routed() {
+  const Op route = route_topk(Logits::tied, false, 0);
+  const Result done = reference_.run(route);
+  EXPECT_EQ(done.code, TENON_OK) << done.message;
+  const int64_t group = route.attrs[1].exact, capacity = route.attrs[2].exact;
+  return {done.out[1], done.out[2], {n_.b, n_.s / group, route.in[0].dims()[2], capacity, n_.h}, group};
+}
+
+Op CaseMaker::dispatch() {
+  const Routed to = routed();
+  return {"dispatch",
+          {random({n_.b, n_.s, n_.h}), to.expert, to.slot},
+          {real(to.slots)},
+          {integer("group", to.group), integer("experts", to.slots[2]), integer("capacity", to.slots[3])}};
+}
+
+Op CaseMaker::combine() {
+  const Routed from = routed();
+  return {"combine",
+          {random(from.slots), random(from.expert.dims()), from.expert, from.slot},
+          {real({n_.b, n_.s, n_.h})},
+          {integer("group", from.group)}};
+}
+
+Op CaseMaker::grouped_linear() {
+  const int64_t experts = std::min<int64_t>(n_.v, 3);
+  return {"grouped_linear",
+          {random({n_.b, 2, experts, n_.t, n_.h}), random({experts, n_.g, n_.r, n_.d, n_.h})},
+          {real({n_.b, 2, experts, n_.t, n_.g, n_.r, n_.d})},
+          {}};
+}
+
+Op CaseMaker::grouped_linear_structured() {
+  const int64_t experts = std::min<int64_t>(n_.v, 3);
+  return {"grouped_linear",
+          {random({n_.b, 2, experts, n_.t, n_.g, n_.d}), random({experts, n_.h, n_.g, n_.d})},
+          {real({n_.b, 2, experts, n_.t, n_.h})},
+          {}};
+}
+
 std::vector<Op> CaseMaker::backward(const Op& f, const Tensor& dy) {
   const Result done = reference_.run(f);
   EXPECT_EQ(done.code, TENON_OK) << done.message;
@@ -192,6 +248,17 @@ std::vector<Op> CaseMaker::backward(const Op& f, const Tensor& dy) {
   if (f.kind == "swiglu") return {{"swiglu_dgrad", {dy, in[0], in[1]}, {like(in[0]), like(in[1])}, {}}};
   if (f.kind == "dropout") return {{"dropout", {dy, in[1], in[2], in[3]}, {like(in[0])}, f.attrs}};
   if (f.kind == "cross_entropy") return {{"cross_entropy_dgrad", {in[0], in[1], out[2]}, {like(in[0])}, {}}};
+  if (f.kind == "route_topk") {
+    return {{"route_topk_dgrad", {dy, in[0], out[1]}, {like(in[0])}, {f.attrs[1], f.attrs[3], f.attrs[4]}}};
+  }
+  if (f.kind == "dispatch") return {{"dispatch_dgrad", {dy, in[1], in[2]}, {like(in[0])}, {f.attrs[0]}}};
+  if (f.kind == "combine") {
+    return {{"combine_dgrad", {dy, in[0], in[1], in[2], in[3]}, {like(in[0]), like(in[1])}, f.attrs}};
+  }
+  if (f.kind == "grouped_linear") {
+    return {{"grouped_linear_dgrad", {dy, in[1]}, {like(in[0])}, {}},
+            {"grouped_linear_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
+  }
   ADD_FAILURE() << "no backward for " << f.kind;
   return {};
 }
@@ -259,6 +326,21 @@ void CaseMaker::add_sums(std::vector<Case>& cases) {
   }
 }
 
+void CaseMaker::add_experts(std::vector<Case>& cases) {
+  for (Logits logits : {Logits::distinct, Logits::tied}) {
+    for (bool renormalise : {false, true}) {
+      add_forward(
+          cases,
+          std::string(logits == Logits::tied ? " with ties" : "") + (renormalise ? ", renormalised" : ""),
+          route_topk(logits, renormalise, 0.7));
+    }
+  }
+  add_forward(cases, "", dispatch());
+  add_forward(cases, "", combine());
+  add_forward(cases, "", grouped_linear());
+  add_forward(cases, " with structured input", grouped_linear_structured());
+}
+
 std::vector<Case> CaseMaker::all() {
   std::vector<Case> cases;
   add_forward(cases, "", embedding());
@@ -278,6 +360,7 @@ std::vector<Case> CaseMaker::all() {
   for (double padding : {0.0, 0.4, 1.0}) {
     add_forward(cases, " with padding " + std::to_string(padding), cross_entropy(padding));
   }
+  add_experts(cases);
   add_shape_ops(cases);
   add_sums(cases);
   return cases;

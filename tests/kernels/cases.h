@@ -50,6 +50,13 @@ class CaseMaker {
   Op swiglu();
   Op dropout(double p);
   Op cross_entropy(double padding);
+  // Experts: v of them, at most 7. Tied: many logits are equal. One group per half sequence where that goes.
+  enum class Logits { distinct, tied };
+  Op route_topk(Logits logits, bool renormalise, double aux);
+  Op dispatch();
+  Op combine();
+  Op grouped_linear();             // x[b 2 e t h] w[e g r d h]
+  Op grouped_linear_structured();  // x[b 2 e t g d] w[e h g d]
   // The backward ops of a forward op and the gradient of its output 0, in the order of ops.md.
   std::vector<Op> backward(const Op& forward, const Tensor& dy);
 
@@ -58,6 +65,14 @@ class CaseMaker {
   void add_plain(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_shape_ops(std::vector<Case>& cases);
   void add_sums(std::vector<Case>& cases);
+  void add_experts(std::vector<Case>& cases);
+  // expert, slot of route_topk, and the shape of what dispatch makes of them.
+  struct Routed {
+    Tensor expert, slot;
+    std::vector<int64_t> slots;  // [b n e c h]
+    int64_t group;
+  };
+  Routed routed();
 
   const Kernels& reference_;
   uint32_t dtype_;

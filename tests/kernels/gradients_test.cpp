@@ -8,11 +8,12 @@
 namespace tenon::test {
 namespace {
 
-// sum_i w_i out_i of output 0; the loss itself where the output is one.
+// sum_i w_i out_i of output 0, and the auxiliary loss where there is one; the loss itself where the output
+// is one.
 double weighted(const Kernels& kernels, const Op& op, const Tensor& w) {
   const Result done = kernels.run(op);
   EXPECT_EQ(done.code, TENON_OK) << done.message;
-  double sum = 0;
+  double sum = op.kind == "route_topk" ? done.out[3].at(0) : 0;
   for (int64_t i = 0; i < w.elements(); ++i) sum += w.at(i) * done.out[0].at(i);
   return sum;
 }
@@ -91,14 +92,29 @@ TEST_P(Gradients, of_cross_entropy_match_differences) {
   for (double padding : {0.0, 0.5, 1.0}) check(kernels, make, make.cross_entropy(padding), {0});
 }
 
+// Away from ties: a difference across one would be that of another choice.
+TEST_P(Gradients, of_route_topk_match_differences) {
+  for (bool renormalise : {false, true}) {
+    for (double aux : {0.0, 0.7}) {
+      check(kernels, make, make.route_topk(CaseMaker::Logits::distinct, renormalise, aux), {0});
+    }
+  }
+}
+TEST_P(Gradients, of_dispatch_match_differences) { check(kernels, make, make.dispatch(), {0}); }
+TEST_P(Gradients, of_combine_match_differences) { check(kernels, make, make.combine(), {0, 1}); }
+TEST_P(Gradients, of_grouped_linear_match_differences) {
+  check(kernels, make, make.grouped_linear(), {0, 1});
+  check(kernels, make, make.grouped_linear_structured(), {0, 1});
+}
+
 INSTANTIATE_TEST_SUITE_P(OddShapes, Gradients, testing::ValuesIn(small_sizes()));
 
 // Accumulation is what the backward ops of a shared parameter rely on.
 TEST(GradientSums, that_accumulate_add_to_what_is_there) {
   const Kernels kernels("reference", 0);
   CaseMaker make(kernels, TENON_F64, {2, 3, 3, 5, 7, 2, 1, 4}, 3);
-  for (const Op& forward :
-       {make.embedding(), make.layernorm(), make.rmsnorm(), make.linear(), make.bias_add()}) {
+  for (const Op& forward : {make.embedding(), make.layernorm(), make.rmsnorm(), make.linear(),
+                            make.bias_add(), make.grouped_linear()}) {
     Op back = make.backward(forward, make.random(forward.out[0].dims())).back();
     const Result fresh = kernels.run(back);
     back.flags = TENON_KERNEL_ACCUMULATE;

@@ -279,5 +279,49 @@ TEST(Message, values_that_json_cannot_hold_are_refused) {
             "error[R003]: /name: the string is not UTF-8\n  --> r.lua:8:1");
 }
 
+TEST(Message, mixtures_of_experts_say_what_does_not_fit) {
+  const auto moe = [](const std::string& options) {
+    return head(message_of(
+        tiny_run("model = t.models.moe { layers = 3, heads = 1, width = 8, vocab = 8, " + options + " },")));
+  };
+  EXPECT_EQ(moe("group = 4"),
+            "error[R004]: t.models.moe needs 'experts', a whole number >= 1\n  --> r.lua:8:9");
+  EXPECT_EQ(moe("experts = 2, top_k = 3"),
+            "error[R005]: 'top_k' = 3 of t.models.moe is more than 'experts' = 2\n  --> r.lua:8:82");
+  EXPECT_EQ(moe("experts = 2, every = 2"),
+            "error[R005]: 'every' = 2 of t.models.moe does not divide 'layers' = 3\n  --> r.lua:8:82");
+  EXPECT_EQ(moe("experts = 2, group = 3"),
+            "error[R005]: 'context' of t.run is 8, which the model's routing 'group' = 3 does not divide\n"
+            "  --> r.lua:4:24");
+}
+
+TEST(Message, routed_values_and_values_of_tokens_are_not_mixed_up) {
+  const auto model = [](const std::string& body) {
+    return head(message_of(
+        "local nn = (require \"tenon\").nn\nlocal m = nn.model(\"m\", function(tokens)\n"
+        "local x = nn.embedding { tokens, name = \"e\", dims = { { \"vocab\", 8 }, { \"hidden\", 4 } } }\n"
+        "local r = nn.route { x, name = \"r\", experts = 2, top_k = 1, group = 4 }\n"
+        "local d = nn.dispatch(x, r)\n" +
+        body + "\nend)\n"));
+  };
+  EXPECT_EQ(model("nn.linear { d, name = \"f\", out = { \"ffn\", 8 } }"),
+            "error[R003]: nn.linear wants a value for each token, got [batch routing_group expert=2 slot=3 "
+            "hidden=4]\n  --> r.lua:6:13");
+  EXPECT_EQ(model("nn.grouped_linear { x, name = \"f\", out = { \"ffn\", 8 } }"),
+            "error[R003]: nn.grouped_linear wants x of [batch routing_group expert slot ...], got [batch seq "
+            "hidden=4]\n  --> r.lua:6:21");
+  EXPECT_EQ(
+      model("nn.dispatch(d, r)"),
+      "error[R005]: nn.dispatch wants x of [batch seq hidden=4], got [batch routing_group expert=2 slot=3 "
+      "hidden=4]\n  --> r.lua:6:1");
+  EXPECT_EQ(
+      model("nn.combine(x, r)"),
+      "error[R005]: nn.combine wants y of [batch routing_group expert=2 slot=3 hidden=4], got [batch seq "
+      "hidden=4]\n  --> r.lua:6:1");
+  EXPECT_EQ(
+      model("nn.combine(d, d)"),
+      "error[R003]: 'routing' of nn.combine wants a routing (t.nn.route), got a value\n  --> r.lua:6:1");
+}
+
 }  // namespace
 }  // namespace tenon

@@ -28,14 +28,15 @@ TEST_P(Shipped, recipe_evaluates_and_the_core_reads_it) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, Shipped,
-                         testing::Values("quickstart.lua", "gpt2-124m.lua", "llama-tiny.lua", "mlp.lua"));
+                         testing::Values("quickstart.lua", "gpt2-124m.lua", "llama-tiny.lua", "mlp.lua",
+                                         "moe.lua"));
 
 TEST(Shipped, every_recipe_in_the_folder_is_tested) {
   size_t count = 0;
   for (const auto& file : std::filesystem::directory_iterator(TENON_SOURCE_DIR "/scripts/recipes")) {
     count += file.path().extension() == ".lua" ? 1 : 0;
   }
-  EXPECT_EQ(count, 4U);
+  EXPECT_EQ(count, 5U);
 }
 
 class Golden : public testing::TestWithParam<const char*> {};
@@ -53,7 +54,7 @@ TEST_P(Golden, document_is_the_one_kept) {
   expect_accepted(*recipe);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "llama", "mlp"));
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("gpt2", "llama", "mlp", "moe"));
 
 TEST(Golden, evaluating_twice_gives_the_same_bytes) {
   const auto first = evaluate_recipe(request_for(kGolden + "gpt2.lua"));

@@ -1,4 +1,7 @@
 // What the vocabulary makes: defaults, overrides before evaluation, deterministic Lua, models.
+#include <algorithm>
+#include <set>
+
 #include "graph/recipe.h"
 #include "support.h"
 
@@ -204,6 +207,44 @@ TEST(Model, llama_has_the_parameters_of_the_published_one) {
   const Json model = model_of(
       "t.models.llama { layers = 32, heads = 32, kv_heads = 8, width = 4096, ffn = 14336, vocab = 128256 }");
   EXPECT_EQ(num_parameters_of_model(model), 8'030'261'248);
+}
+
+TEST(Model, moe_has_the_parameters_of_the_published_one) {
+  // Mixtral 8x7B.
+  const Json model = model_of(
+      "t.models.moe { layers = 32, heads = 32, kv_heads = 8, width = 4096, ffn = 14336, vocab = 32000, "
+      "experts = 8, group = 4 }");
+  EXPECT_EQ(num_parameters_of_model(model), 46'702'792'704);
+}
+
+TEST(Model, moe_has_experts_in_every_nth_layer) {
+  const Json round = model_of(
+      "t.models.moe { layers = 6, heads = 1, width = 8, vocab = 8, ffn = 16, experts = 4, group = 4, every = "
+      "3 }")["ops"][1];
+  EXPECT_EQ(round["repeat"], 2);
+  std::vector<std::string> kinds;
+  std::set<std::string> names;
+  for (const Json& op : round["ops"]) kinds.push_back(op["op"]);
+  for (const Json& param : round["params"]) names.insert(param["name"].get<std::string>());
+  EXPECT_EQ(std::ranges::count(kinds, "route_topk"), 1);
+  EXPECT_EQ(std::ranges::count(kinds, "attention"), 3);
+  EXPECT_TRUE(names.contains("model.layers.{i}.0.mlp.up_proj.weight"));
+  EXPECT_TRUE(names.contains("model.layers.{i}.2.mlp.experts.up_proj.weight"));
+  EXPECT_TRUE(names.contains("model.layers.{i}.2.mlp.router.weight"));
+}
+
+TEST(Model, capacity_is_the_factor_times_an_even_share_and_at_most_the_group) {
+  const auto capacity = [](const std::string& options) {
+    const Json model =
+        model_of("t.models.moe { layers = 1, heads = 1, width = 8, vocab = 8, ffn = 16, " + options + " }");
+    for (const Json& op : model["ops"][1]["ops"]) {
+      if (op["op"] == "dispatch") return op["attrs"]["capacity"].get<int>();
+    }
+    return -1;
+  };
+  EXPECT_EQ(capacity("experts = 8, top_k = 2, group = 4, capacity_factor = 1"), 1);
+  EXPECT_EQ(capacity("experts = 3, top_k = 2, group = 4, capacity_factor = 1"), 3);  // 2.67 up
+  EXPECT_EQ(capacity("experts = 2, top_k = 2, group = 4, capacity_factor = 9"), 4);
 }
 
 TEST(Model, quickstart_has_about_three_million_parameters) {

@@ -1,4 +1,4 @@
-// Small resolved recipes for tests: mlp, gpt2-like and llama-like models over a text file.
+// Small resolved recipes for tests: gpt2-like, llama-like and mixture-of-experts models over a text file.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -24,6 +24,8 @@ inline Json op(const std::string& kind, const std::vector<std::string>& in,
 
 struct TinyModel {
   int layers = 2, width = 16, ffn = 24, groups = 2, reps = 1, head = 8, vocab = 256, context = 12;
+  // moe: choices of a token; tokens of a routing group, and its slots at an expert
+  int experts = 4, choices = 2, routed = 6, slots = 3;
   bool tied = true;
   double dropout = 0.0;
 };
@@ -86,19 +88,55 @@ inline Json gpt2_model(const TinyModel& m) {
   return {{"name", "gpt2"}, {"params", params}, {"ops", model_ops}, {"logits", "logits"}};
 }
 
-inline Json llama_model(const TinyModel& m) {
-  const Json h = dim("hidden", m.width), f = dim("ffn", m.ffn), g = dim("group", m.groups),
-             r = dim("rep", m.reps), d = dim("head", m.head);
-  const std::string l = "model.layers.{i}.";
+// What follows attention in a layer: from n2 to c.
+struct FeedForward {
+  std::vector<Json> params;
+  std::vector<Json> ops;
+};
+
+inline const char* const kLayer = "model.layers.{i}.";
+
+inline FeedForward swiglu_feed_forward(const TinyModel& m) {
+  const std::string l = kLayer;
+  const Json h = dim("hidden", m.width), f = dim("ffn", m.ffn);
+  return {{param(l + "mlp.gate_proj.weight", {f, h}), param(l + "mlp.up_proj.weight", {f, h}),
+           param(l + "mlp.down_proj.weight", {h, f})},
+          {op("linear", {"n2", l + "mlp.gate_proj.weight"}, {"ga"}),
+           op("linear", {"n2", l + "mlp.up_proj.weight"}, {"up"}), op("swiglu", {"ga", "up"}, {"a"}),
+           op("linear", {"a", l + "mlp.down_proj.weight"}, {"c"})}};
+}
+
+inline FeedForward expert_feed_forward(const TinyModel& m) {
+  const std::string l = kLayer;
+  const Json h = dim("hidden", m.width), f = dim("ffn", m.ffn), e = dim("expert", m.experts);
+  return {
+      {param(l + "mlp.router.weight", {e, h}), param(l + "mlp.experts.gate_proj.weight", {e, f, h}),
+       param(l + "mlp.experts.up_proj.weight", {e, f, h}),
+       param(l + "mlp.experts.down_proj.weight", {e, h, f})},
+      {op("linear", {"n2", l + "mlp.router.weight"}, {"rl"}),
+       op("route_topk", {"rl"}, {"rg", "re", "rs"},
+          {{"k", m.choices}, {"group", m.routed}, {"capacity", m.slots}, {"renormalise", 1}, {"aux", 0.05}}),
+       op("dispatch", {"n2", "re", "rs"}, {"d"},
+          {{"group", m.routed}, {"experts", m.experts}, {"capacity", m.slots}}),
+       op("grouped_linear", {"d", l + "mlp.experts.gate_proj.weight"}, {"ga"}),
+       op("grouped_linear", {"d", l + "mlp.experts.up_proj.weight"}, {"up"}),
+       op("swiglu", {"ga", "up"}, {"a"}),
+       op("grouped_linear", {"a", l + "mlp.experts.down_proj.weight"}, {"ex"}),
+       op("combine", {"ex", "rg", "re", "rs"}, {"c"}, {{"group", m.routed}})}};
+}
+
+// A Llama-like decoder.
+inline Json decoder_model(const std::string& name, const TinyModel& m, const FeedForward& feed_forward) {
+  const Json h = dim("hidden", m.width), g = dim("group", m.groups), r = dim("rep", m.reps),
+             d = dim("head", m.head);
+  const std::string l = kLayer;
   std::vector<Json> block_params{param(l + "input_layernorm.weight", {h}, "ones"),
                                  param(l + "self_attn.q_proj.weight", {g, r, d, h}),
                                  param(l + "self_attn.k_proj.weight", {g, d, h}),
                                  param(l + "self_attn.v_proj.weight", {g, d, h}),
                                  param(l + "self_attn.o_proj.weight", {h, g, r, d}),
-                                 param(l + "post_attention_layernorm.weight", {h}, "ones"),
-                                 param(l + "mlp.gate_proj.weight", {f, h}),
-                                 param(l + "mlp.up_proj.weight", {f, h}),
-                                 param(l + "mlp.down_proj.weight", {h, f})};
+                                 param(l + "post_attention_layernorm.weight", {h}, "ones")};
+  block_params.insert(block_params.end(), feed_forward.params.begin(), feed_forward.params.end());
   const Json rope{{"theta", 10000.0}, {"inverse", 0}};
   Json ops = Json::array();
   ops.push_back(op("rmsnorm", {"x", l + "input_layernorm.weight"}, {"n1", "s1"}, {{"eps", 1e-5}}));
@@ -111,10 +149,7 @@ inline Json llama_model(const TinyModel& m) {
   ops.push_back(op("linear", {"o", l + "self_attn.o_proj.weight"}, {"p"}));
   ops.push_back(op("add", {"x", "p"}, {"x1"}));
   ops.push_back(op("rmsnorm", {"x1", l + "post_attention_layernorm.weight"}, {"n2", "s2"}, {{"eps", 1e-5}}));
-  ops.push_back(op("linear", {"n2", l + "mlp.gate_proj.weight"}, {"ga"}));
-  ops.push_back(op("linear", {"n2", l + "mlp.up_proj.weight"}, {"up"}));
-  ops.push_back(op("swiglu", {"ga", "up"}, {"a"}));
-  ops.push_back(op("linear", {"a", l + "mlp.down_proj.weight"}, {"c"}));
+  for (const Json& part : feed_forward.ops) ops.push_back(part);
   ops.push_back(op("add", {"x1", "c"}, {"y"}));
   std::vector<Json> params{param("model.embed_tokens.weight", {dim("vocab", m.vocab), h}),
                            param("model.norm.weight", {h}, "ones")};
@@ -129,8 +164,11 @@ inline Json llama_model(const TinyModel& m) {
   model_ops.push_back(op("rmsnorm", {"x", "model.norm.weight"}, {"f", "fs"}, {{"eps", 1e-5}}));
   model_ops.push_back(
       op("linear", {"f", m.tied ? "model.embed_tokens.weight" : "lm_head.weight"}, {"logits"}));
-  return {{"name", "llama"}, {"params", params}, {"ops", model_ops}, {"logits", "logits"}};
+  return {{"name", name}, {"params", params}, {"ops", model_ops}, {"logits", "logits"}};
 }
+
+inline Json llama_model(const TinyModel& m) { return decoder_model("llama", m, swiglu_feed_forward(m)); }
+inline Json moe_model(const TinyModel& m) { return decoder_model("moe", m, expert_feed_forward(m)); }
 
 // A whole recipe around a model. Change what a test is about.
 inline Json tiny_recipe(const Json& model, const std::string& file, int context) {

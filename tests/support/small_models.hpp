@@ -1,5 +1,6 @@
 // Small whole models as resolved recipes in f64, and fitting data: mlp, gpt2 (tied embedding, dropout,
-// biases, learned positions) and llama (rope, rmsnorm, swiglu, three query heads per key head).
+// biases, learned positions), llama (rope, rmsnorm, swiglu, three query heads per key head) and moe (top-2
+// router, one slot for each expert and group, auxiliary loss).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -165,10 +166,46 @@ inline constexpr const char* kLlamaModel = R"({
   "logits": "logits"
 })";
 
+inline constexpr const char* kMoeModel = R"({
+  "name": "moe",
+  "params": [
+    {"name": "wte.weight", "dims": [["vocab", 12], ["hidden", 8]], "init": {"kind": "normal", "std": 0.5}},
+    {"name": "head.weight", "dims": [["vocab", 12], ["hidden", 8]], "init": {"kind": "normal", "std": 0.5}}
+  ],
+  "ops": [
+    {"op": "embedding", "in": ["tokens", "wte.weight"], "out": ["x"]},
+    {"repeat": 2, "index": "i", "carry": [["x", "y"]],
+     "params": [
+       {"name": "h.{i}.router.weight", "dims": [["expert", 4], ["hidden", 8]], "init": {"kind": "normal", "std": 0.5}},
+       {"name": "h.{i}.gate.weight", "dims": [["expert", 4], ["ffn", 12], ["hidden", 8]],
+        "init": {"kind": "normal", "std": 0.5}},
+       {"name": "h.{i}.up.weight", "dims": [["expert", 4], ["ffn", 12], ["hidden", 8]],
+        "init": {"kind": "normal", "std": 0.5}},
+       {"name": "h.{i}.down.weight", "dims": [["expert", 4], ["hidden", 8], ["ffn", 12]],
+        "init": {"kind": "normal", "std": 0.5}}
+     ],
+     "ops": [
+       {"op": "linear", "in": ["x", "h.{i}.router.weight"], "out": ["r"]},
+       {"op": "route_topk", "in": ["r"], "out": ["g", "e", "s"],
+        "attrs": {"k": 2, "group": 2, "capacity": 1, "renormalise": 1, "aux": 0.3}},
+       {"op": "dispatch", "in": ["x", "e", "s"], "out": ["d"], "attrs": {"group": 2, "experts": 4, "capacity": 1}},
+       {"op": "grouped_linear", "in": ["d", "h.{i}.gate.weight"], "out": ["gate"]},
+       {"op": "grouped_linear", "in": ["d", "h.{i}.up.weight"], "out": ["up"]},
+       {"op": "swiglu", "in": ["gate", "up"], "out": ["a"]},
+       {"op": "grouped_linear", "in": ["a", "h.{i}.down.weight"], "out": ["o"]},
+       {"op": "combine", "in": ["o", "g", "e", "s"], "out": ["m"], "attrs": {"group": 2}},
+       {"op": "add", "in": ["x", "m"], "out": ["y"]}
+     ]},
+    {"op": "linear", "in": ["x", "head.weight"], "out": ["logits"]}
+  ],
+  "logits": "logits"
+})";
+
 inline const char* model_named(const std::string& name) {
   if (name == "mlp") return kMlpModel;
   if (name == "gpt2") return kGpt2Model;
   if (name == "llama") return kLlamaModel;
+  if (name == "moe") return kMoeModel;
   throw std::logic_error("no model " + name);
 }
 

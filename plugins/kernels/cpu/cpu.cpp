@@ -36,8 +36,10 @@ std::atomic<const tenon_parallel*>& host_pool() {
 
 const cpu::Entry* find_entry(std::string_view kind) {
   using Group = std::span<const cpu::Entry> (*)();
-  constexpr Group kGroups[] = {cpu::embedding_ops,   cpu::norm_ops, cpu::linear_ops, cpu::attention_ops,
-                               cpu::elementwise_ops, cpu::loss_ops, cpu::shape_ops, cpu::shard_ops};
+  constexpr Group kGroups[] = {cpu::embedding_ops, cpu::norm_ops,        cpu::linear_ops,
+                               cpu::attention_ops, cpu::elementwise_ops, cpu::loss_ops,
+                               cpu::shape_ops,     cpu::routing_ops,     cpu::grouped_linear_ops,
+                               cpu::shard_ops};
   for (Group group : kGroups) {
     for (const cpu::Entry& entry : group()) {
       if (kind == entry.kind) return &entry;

@@ -79,6 +79,8 @@ inline int64_t real_bytes(const Problem& problem) { return dtype_bytes(problem.d
 std::span<const Entry> embedding_ops();
 std::span<const Entry> norm_ops();
 std::span<const Entry> linear_ops();
+std::span<const Entry> routing_ops();
+std::span<const Entry> grouped_linear_ops();
 std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> loss_ops();

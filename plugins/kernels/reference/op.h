@@ -48,6 +48,8 @@ struct Entry {
 std::span<const Entry> embedding_ops();
 std::span<const Entry> norm_ops();
 std::span<const Entry> linear_ops();
+std::span<const Entry> routing_ops();
+std::span<const Entry> grouped_linear_ops();
 std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> dropout_ops();

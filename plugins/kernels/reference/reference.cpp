@@ -23,9 +23,12 @@ namespace {
 
 const reference::Entry* find_entry(std::string_view kind) {
   using Group = std::span<const reference::Entry> (*)();
-  constexpr Group kGroups[] = {reference::embedding_ops, reference::norm_ops,        reference::linear_ops,
-                               reference::attention_ops, reference::elementwise_ops, reference::dropout_ops,
-                               reference::loss_ops,      reference::shape_ops,       reference::shard_ops};
+  constexpr Group kGroups[] = {reference::embedding_ops,   reference::norm_ops,
+                               reference::linear_ops,      reference::attention_ops,
+                               reference::elementwise_ops, reference::dropout_ops,
+                               reference::loss_ops,        reference::shape_ops,
+                               reference::routing_ops,     reference::grouped_linear_ops,
+                               reference::shard_ops};
   for (Group group : kGroups) {
     for (const reference::Entry& entry : group()) {
       if (kind == entry.kind) return &entry;

@@ -52,6 +52,21 @@ constexpr Signature kSignatures[] = {
     {"cross_entropy_shard_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "start int",
      false, true},
     {"attention_merge", "part[b s g r d], part_lse[b g r s]", "o[b s g r d], lse[b g r s]", "", true, false},
+    {"route_topk", "logits[b s e]", "gate[b s k], expert[b s k] i32, slot[b s k] i32, aux[] f64",
+     "k int, group int, capacity int, renormalise int, aux float", false, false},
+    {"route_topk_dgrad", "dgate[b s k], logits[b s e], expert[b s k] i32", "dlogits[b s e]",
+     "group int, renormalise int, aux float", false, false},
+    {"dispatch", "x[b s h], expert[b s k] i32, slot[b s k] i32", "y[b n e c h]",
+     "group int, experts int, capacity int", false, false},
+    {"dispatch_dgrad", "dy[b n e c h], expert[b s k] i32, slot[b s k] i32", "dx[b s h]", "group int", false,
+     false},
+    {"combine", "y[b n e c h], gate[b s k], expert[b s k] i32, slot[b s k] i32", "x[b s h]", "group int",
+     false, false},
+    {"combine_dgrad", "dx[b s h], y[b n e c h], gate[b s k], expert[b s k] i32, slot[b s k] i32",
+     "dy[b n e c h], dgate[b s k]", "group int", false, false},
+    {"grouped_linear", "x[b n e c k..], w[e o.. k..]", "y[b n e c o..]", "", false, false},
+    {"grouped_linear_dgrad", "dy[b n e c o..], w[e o.. k..]", "dx[b n e c k..]", "", false, false},
+    {"grouped_linear_wgrad", "dy[b n e c o..], x[b n e c k..]", "dw[e o.. k..]", "", true, false},
     {"add", "x[e..] any, y[e..] any", "z[e..] any", "", false, true},
     {"slice", "x[?] any", "y[?] any", "dim int, start int, size int", false, false},
     {"concat", "*x[?] any", "y[?] any", "dim int", false, false},
@@ -274,9 +289,39 @@ void Problem::check_kind() const {
   if (kind() == "sqnorm_chunks" &&
       (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
     fail(TENON_E_ARGUMENT, "output 0 (y) must have one element for each chunk of the input");
+  if (signature_->attrs == std::string_view("group int") || kind().starts_with("route_topk") ||
+      kind() == "dispatch") {
+    check_routing();
   }
   if (kind() == "slice") check_slice();
   if (kind() == "concat") check_concat();
+}
+
+// Tokens are routed in groups; what an attribute says about a size must be that size.
+void Problem::check_routing() const {
+  const int64_t group = integer("group"), seq = size("s");
+  if (group < 1 || seq % group != 0) {
+    fail(TENON_E_ARGUMENT, "attribute 'group' = " + std::to_string(group) + " must divide the sequence of " +
+                               std::to_string(seq) + " tokens");
+  }
+  const auto same = [this](const char* what, int64_t said, int64_t found) {
+    if (said == found) return;
+    fail(TENON_E_ARGUMENT,
+         std::string(what) + " must be " + std::to_string(said) + ", got " + std::to_string(found));
+  };
+  if (bound("n") != nullptr) same("the number of routing groups", seq / group, size("n"));
+  if (kind() == "dispatch") {
+    same("the number of experts", integer("experts"), size("e"));
+    same("the number of slots", integer("capacity"), size("c"));
+  }
+  if (kind() == "route_topk") {
+    same("the number of choices", integer("k"), size("k"));
+    if (integer("capacity") < 1) fail(TENON_E_ARGUMENT, "attribute 'capacity' must be at least 1");
+  }
+  if (kind().starts_with("route_topk") && (size("k") < 1 || size("k") > size("e"))) {
+    fail(TENON_E_ARGUMENT, std::to_string(size("k")) + " choices are not possible with " +
+                               std::to_string(size("e")) + " experts");
+  }
 }
 
 void Problem::check_slice() const {

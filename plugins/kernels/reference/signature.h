@@ -69,6 +69,7 @@ class Problem {
   void bind_attrs(const tenon_kernel_desc& desc);
   void check_flags(const tenon_kernel_desc& desc);
   void check_kind() const;
+  void check_routing() const;
   void check_slice() const;
   void check_concat() const;
   const Dims* bound(std::string_view dim) const;

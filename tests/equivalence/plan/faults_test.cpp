@@ -485,6 +485,48 @@ TEST_P(Faults, a_count_without_a_microbatch) {
   EXPECT_EQ(refusing(), "V007");
 }
 
+// Every router's auxiliary loss is once in the loss.
+class AuxiliaryLoss : public testing::Test {
+ protected:
+  static Program program() {
+    TinyModel tiny;
+    tiny.vocab = 32;
+    return compile_program(tiny_recipe(moe_model(tiny), "none", tiny.context), {.dp = 2, .microbatches = 2})
+        .program;
+  }
+  static size_t nth_addition(const Program& program, int n) {
+    for (size_t id = 0; id < program.instrs.size(); ++id) {
+      const Instr& instr = program.instrs[id];
+      if (instr.kind == "add" && instr.in[1].name.ends_with(".aux") && n-- == 0) return id;
+    }
+    ADD_FAILURE() << "no such addition";
+    return 0;
+  }
+  static std::string refusal(Program program) {
+    schedule_waits(program);
+    plan_memory(program);
+    const Status status = check_completeness(program);
+    return status.ok() ? "" : status.error().cause;
+  }
+};
+
+TEST_F(AuxiliaryLoss, is_complete) { EXPECT_EQ(refusal(program()), ""); }
+
+TEST_F(AuxiliaryLoss, that_is_left_out_is_found) {
+  Program faulty = program();
+  Instr& addition = faulty.instrs[nth_addition(faulty, 1)];
+  addition.kind = "slice";  // the loss goes on without it
+  addition.in.pop_back();
+  EXPECT_NE(refusal(faulty), "");
+}
+
+TEST_F(AuxiliaryLoss, that_is_added_twice_is_found) {
+  Program faulty = program();
+  const size_t first = nth_addition(faulty, 0), second = nth_addition(faulty, 1);
+  faulty.instrs[second].in[1] = faulty.instrs[first].in[1];
+  EXPECT_NE(refusal(faulty), "");
+}
+
 TEST_P(Faults, a_norm_without_a_parameter) {
   const InstrId clip = find_kind("clip_scale", -1);
   program_.instrs[clip].in.erase(program_.instrs[clip].in.begin());

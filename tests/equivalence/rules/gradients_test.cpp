@@ -47,8 +47,8 @@ class Model {
 
   double loss_with(GraphInterpreter& interpreter, ValueId param, int64_t i, double x) {
     interpreter.value(param).set(i, x);
-    interpreter.run(0, forward_.loss_op + 1);
-    return interpreter.value(forward_.graph.op(forward_.loss_op).out[0]).get(0);
+    interpreter.run(0, forward_.graph.value(forward_.loss).producer + 1);
+    return interpreter.value(forward_.loss).get(0);
   }
 
   // Central, fourth order: the error is about h^4 from the formula and 1e-16 / h from rounding.
@@ -81,6 +81,12 @@ TEST(Gradients, OfALlamaWithGroupedHeadsAreThoseOfFiniteDifferences) {
   EXPECT_LE(Model("llama").worst_error(), kTolerance);
 }
 
+TEST(Gradients, OfAMixtureOfExpertsAreThoseOfFiniteDifferences) {
+  Model model("moe");
+  EXPECT_EQ(model.num_leaves(), 2u + 2u * 4u);
+  EXPECT_LE(model.worst_error(), kTolerance);
+}
+
 // The comparison sees what it should see: each fault is planted into the backward graph.
 Op& backward_op(Graph& graph, const std::string& kind) {
   for (OpId id = static_cast<OpId>(graph.ops().size()); id-- > 0;) {
@@ -110,6 +116,12 @@ TEST(Gradients, ATiedParameterThatForgetsOneUseIsFoundWrong) {
     graph.op(id).acc.clear();
   }
   EXPECT_EQ(accumulating, 1);
+  EXPECT_GT(model.worst_error(7), 1e-3);
+}
+
+TEST(Gradients, AnAuxiliaryLossWithoutItsGradientIsFoundWrong) {
+  Model model("moe");
+  backward_op(model.graph(), "route_topk_dgrad").attrs["aux"] = 0.0;
   EXPECT_GT(model.worst_error(7), 1e-3);
 }
 

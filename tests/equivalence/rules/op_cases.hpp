@@ -22,6 +22,14 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& c) { return out
 
 inline std::vector<OpCase> op_cases() {
   const Attrs eps{{"eps", 1e-5}}, scale{{"scale", 0.5}}, rope{{"theta", 100.0}, {"inverse", int64_t{0}}};
+  const Attrs route{{"k", int64_t{2}},
+                    {"group", int64_t{2}},
+                    {"capacity", int64_t{1}},
+                    {"renormalise", int64_t{1}},
+                    {"aux", 0.5}};
+  const Attrs routed{{"group", int64_t{2}}, {"renormalise", int64_t{1}}, {"aux", 0.5}};
+  const Attrs group{{"group", int64_t{2}}};
+  const Attrs slots{{"group", int64_t{2}}, {"experts", int64_t{4}}, {"capacity", int64_t{4}}};
   const Attrs back{{"theta", 100.0}, {"inverse", int64_t{1}}}, drop{{"p", 0.5}, {"key", int64_t{99}}};
   return {
       {"embedding", "embedding", {2, 2}, {}},
@@ -51,6 +59,18 @@ inline std::vector<OpCase> op_cases() {
       {"gelu_dgrad", "gelu_dgrad", {3, 3}, {}},
       {"swiglu", "swiglu", {3, 3}, {}},
       {"swiglu_dgrad", "swiglu_dgrad", {3, 3, 3}, {}},
+      {"gelu_experts", "gelu", {5}, {}},
+      {"swiglu_experts", "swiglu", {5, 5}, {}},
+      {"route_topk", "route_topk", {3}, route},
+      {"route_topk_dgrad", "route_topk_dgrad", {3, 3, 3}, routed},
+      {"dispatch", "dispatch", {3, 3, 3}, slots},
+      {"dispatch_dgrad", "dispatch_dgrad", {5, 3, 3}, group},
+      {"combine", "combine", {5, 3, 3, 3}, group},
+      {"combine_dgrad", "combine_dgrad", {3, 5, 3, 3, 3}, group},
+      {"grouped_linear", "grouped_linear", {5, 3}, {}},
+      {"grouped_linear_from_heads", "grouped_linear", {6, 4}, {}},
+      {"grouped_linear_dgrad", "grouped_linear_dgrad", {5, 3}, {}},
+      {"grouped_linear_wgrad", "grouped_linear_wgrad", {5, 5}, {}},
       {"dropout", "dropout", {3, 1, 2, 0}, drop},
       {"dropout_heads", "dropout", {4, 1, 2, 0}, drop},
       {"cross_entropy", "cross_entropy", {3, 2}, {}},
@@ -73,6 +93,23 @@ inline int64_t factor_size(const std::string& name) {
   return name == "t" || name == "h" || name == "v" || name.ends_with('1') ? 8 : 4;
 }
 
+// Routed sequences have 8 tokens, so that a quarter of one is still a group of 2, and two choices for each.
+inline std::vector<int64_t> input_dims(const OpCase& c, const Rule& rule, size_t i) {
+  std::vector<int64_t> dims;
+  for (int f : rule.inputs[i]) dims.push_back(factor_size(rule.factors[f].name));
+  const int64_t group = attr_int(c.attrs, "group");
+  if (group == 0) return dims;
+  dims[1] = dims.size() == 5 ? 8 / group : 8;  // [b n e c h], else [b s ..]
+  if (rule.factors[rule.inputs[i].back()].name == "k") dims.back() = 2;
+  return dims;
+}
+
+// The choices of a token are different experts, and no two choices share a slot.
+inline double random_choice(const std::string& name, int64_t i, int64_t choices, Random& random) {
+  if (name == "expert") return static_cast<double>((i % choices + i / choices * 3) % 4);
+  return below(random, 4) == 0 ? -1.0 : static_cast<double>(i / choices % 2 + 2 * below(random, 2));
+}
+
 // The declared type letter and name of input i, variadic ones expanded.
 inline size_t declared_input(const OpDef& def, size_t i, size_t count) {
   return def.variadic ? i - std::min(i, count - def.input_names.size()) : i;
@@ -81,12 +118,15 @@ inline size_t declared_input(const OpDef& def, size_t i, size_t count) {
 inline Tensor random_input(const OpDef& def, const OpCase& c, const Rule& rule, size_t i, Random& random) {
   const size_t k = declared_input(def, i, c.ranks.size());
   const std::string name = def.input_names[k];
-  std::vector<int64_t> dims;
-  for (int f : rule.inputs[i]) dims.push_back(factor_size(rule.factors[f].name));
+  const std::vector<int64_t> dims = input_dims(c, rule, i);
   const char type = def.input_types[k];
   if (type == 'i') {
     Tensor out(Dtype::i32, dims);
     for (int64_t j = 0; j < out.size(); ++j) {
+      if (name == "expert" || name == "slot") {
+        out.set(j, random_choice(name, j, dims.back(), random));
+        continue;
+      }
       const auto value = below(random, name == "targets" ? 9 : 8) - (name == "targets" ? 1 : 0);
       // Each query sees at least the first key.
       out.set(j, name == "kpos" && j % dims.back() == 0 ? 0.0 : static_cast<double>(value));

@@ -17,13 +17,18 @@ class RuleJudge {
   RuleJudge(Kernels& kernels, OpCase op_case)
       : kernels_(kernels), case_(std::move(op_case)), def_(*find_op(case_.kind)), random_(1234) {
     rule_ = with_text(def_.rule, def_.whole, def_.linear);
-    for (size_t i = 0; i < case_.ranks.size(); ++i)
+    Graph graph;
+    graph.real = Dtype::f64;
+    std::vector<ValueId> ids;
+    for (size_t i = 0; i < case_.ranks.size(); ++i) {
       inputs_.push_back(random_input(def_, case_, rule_, i, random_));
-    for (size_t k = 0; k < rule_.outputs.size(); ++k) {
-      std::vector<int64_t> dims;
-      for (int f : rule_.outputs[k]) dims.push_back(factor_size(rule_.factors[f].name));
-      whole_.emplace_back(output_dtype(k), dims);
+      Value value;
+      value.dtype = inputs_[i].dtype();
+      for (int64_t size : inputs_[i].dims()) value.dims.push_back({"", size});
+      ids.push_back(graph.add_value(value));
     }
+    const std::vector<TensorType> types = infer_outputs(def_, graph, ids, case_.attrs).value();
+    for (const TensorType& type : types) whole_.emplace_back(type.dtype, sizes(type.dims));
     run(inputs_, whole_);
   }
 
@@ -72,14 +77,6 @@ class RuleJudge {
   }
 
  private:
-  Dtype output_dtype(size_t k) const {
-    switch (def_.output_types[k]) {
-      case 'l': return Dtype::i64;
-      case '0': return inputs_[0].dtype();
-      default: return Dtype::f64;
-    }
-  }
-
   std::string name(size_t i) const { return def_.input_names[declared_input(def_, i, case_.ranks.size())]; }
 
   static bool well_formed(const Placement& placement, size_t rank) {

@@ -169,9 +169,12 @@ const std::set<std::string> kStricterThanNeeded = {
     "linear rmsnorm_dgrad 2",
     "linear rmsnorm_wgrad 1",  // linear in x and in rstd, given the other
     "linear rmsnorm_wgrad 2",
-    "whole attention s",  // queries are independent: kept whole until context parallelism
+    "linear combine_dgrad 1,2",  // dy is linear in the gates and dgate in y, given dx
+    "whole attention s",         // queries are independent: kept whole until context parallelism
     "whole attention_dgrad s",
     "whole attention_dgrad t",  // the statistics of the whole row come with lse
+    "whole dispatch k",         // sums over choices; but a router's choices are made together
+    "whole dispatch_dgrad k",   "whole combine k", "whole combine_dgrad k",
 };
 
 // The judge finds the op wrong for a rule under which exactly the inputs of `mask` may be partial.
@@ -283,6 +286,17 @@ std::vector<WrongRule> wrong_rules() {
       {"CrossEntropyMayShardVocabulary", "cross_entropy", "", "", {{{{}, {}, {0}}, {}}, {{{}, {}}, {}}}},
       {"BiasIsAddedToAPartial", "bias_add", "", "0", {{{{}, {}, {}}, {p}}, {{{}}, {}}}},
       {"AddTakesOnePartial", "add", "", "0|1", {{{{}, {}, {}}, {p}}, {{{}, {}, {}}, {}}}},
+      {"RouterAddsItsLossOncePerAddend",
+       "route_topk_dgrad",
+       "e k",
+       "0",
+       {{{{}, {}, {}}, {p}}, {{{}, {}, {}}, {}}, {{{}, {}, {}}, {}}}},
+      {"RouterMayShardExperts", "route_topk", "k", "", {{{{}, {}, {0}}, {}}}},
+      {"CombineMayShardSlots",
+       "combine",
+       "e k",
+       "",
+       {{{{}, {}, {}, {0}, {}}, {}}, {{{}, {}, {}}, {}}, {{{}, {}, {}}, {}}, {{{}, {}, {}}, {}}}},
       {"NormOfAPartial", "sqnorm", "", "0", {{{{}, {}, {}}, {p}}}},
   };
 }

@@ -31,8 +31,7 @@ class Placed {
     for (ValueId id : forward_.graph.with_role(Role::input)) pin(forward_.graph, id, "batch", kData);
     annotate(forward_);
     leaves_ = differentiate(forward_.graph, forward_.loss_op).value();
-    std::vector<ValueId> replicated = forward_.graph.op(forward_.loss_op).out;
-    replicated.pop_back();  // not the log sums
+    std::vector<ValueId> replicated{forward_.loss, forward_.count};
     for (const LeafGrad& leaf : leaves_) {
       // sqnorm stands for the reader that accepts no partial.
       squares_.push_back(
@@ -58,8 +57,8 @@ class Placed {
     alone.run();
     ranks.run();
     std::vector<ValueId> judged = squares_;
-    judged.push_back(forward_.graph.op(forward_.loss_op).out[0]);
-    judged.push_back(forward_.graph.op(forward_.loss_op).out[1]);
+    judged.push_back(forward_.loss);
+    judged.push_back(forward_.count);
     double worst = 0;
     for (const LeafGrad& leaf : leaves_) judged.push_back(leaf.grad);
     for (ValueId id : judged) {
@@ -127,6 +126,12 @@ TEST_P(WholeModel, IsRightWithTheHeadsVocabularyOverAnAxis) {
   expect_right([](ForwardGraph& forward) { pin_params(forward, {"vocab"}, true); });
 }
 
+TEST_P(WholeModel, IsRightWithExpertsOverTheBatchAxis) {
+  expect_right([](ForwardGraph& forward) {
+    for (ValueId id : forward.graph.with_role(Role::param)) pin(forward.graph, id, "expert", kData);
+  });
+}
+
 TEST_P(WholeModel, IsRightForRandomPins) {
   Random random(41);
   constexpr int kTries = 60;
@@ -148,7 +153,7 @@ TEST_P(WholeModel, IsRightForRandomPins) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, WholeModel, testing::Values("mlp", "gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(Types, WholeModel, testing::Values("mlp", "gpt2", "llama", "moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Faults planted into a placed gpt2, or into a graph of one op. Each must be refused, and say where.

@@ -31,7 +31,8 @@ Json recipe_for(const std::string& model, const std::string& optimizer, const st
   tiny.dropout = model == "gpt2" ? 0.1 : 0.0;
   tiny.reps = model == "llama" ? 2 : 1;
   tiny.tied = model == "gpt2";
-  Json recipe = tiny_recipe(model == "gpt2" ? gpt2_model(tiny) : llama_model(tiny), corpus(), tiny.context);
+  const auto make = model == "gpt2" ? gpt2_model : model == "moe" ? moe_model : llama_model;
+  Json recipe = tiny_recipe(make(tiny), corpus(), tiny.context);
   recipe["optimizer"]["plugin"] = "optimizer/" + optimizer;
   if (optimizer == "sgd") recipe["optimizer"]["options"] = {{"momentum", 0.9}};
   recipe["kernels"]["plugin"] = "kernels/" + kernels;
@@ -93,11 +94,11 @@ TEST_P(ExactMode, ranks_do_not_change_the_bits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, ExactMode,
-                         testing::Values(std::tuple{"gpt2", "adamw", "reference"},
-                                         std::tuple{"llama", "sgd", "reference"},
-                                         std::tuple{"gpt2", "sgd", "cpu"},
-                                         std::tuple{"llama", "adamw", "cpu"}));
+INSTANTIATE_TEST_SUITE_P(
+    models, ExactMode,
+    testing::Values(std::tuple{"gpt2", "adamw", "reference"}, std::tuple{"llama", "sgd", "reference"},
+                    std::tuple{"gpt2", "sgd", "cpu"}, std::tuple{"llama", "adamw", "cpu"},
+                    std::tuple{"moe", "sgd", "reference"}, std::tuple{"moe", "adamw", "cpu"}));
 
 class FastMode : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
@@ -138,7 +139,24 @@ TEST_P(FastMode, microbatches_change_nothing_but_rounding) {
 
 INSTANTIATE_TEST_SUITE_P(models, FastMode,
                          testing::Values(std::tuple{"gpt2", "adamw"}, std::tuple{"llama", "sgd"},
-                                         std::tuple{"gpt2", "sgd"}, std::tuple{"llama", "adamw"}));
+                                         std::tuple{"gpt2", "sgd"}, std::tuple{"llama", "adamw"},
+                                         std::tuple{"moe", "sgd"}, std::tuple{"moe", "adamw"}));
+
+// A balanced router has an auxiliary loss of its coefficient for every token and layer, and this one is
+// nearly balanced before it has learned anything.
+TEST(moe, the_auxiliary_loss_is_part_of_the_loss) {
+  Json recipe = recipe_for("moe", "sgd", "reference", "f64", false);
+  const auto first_loss = [&recipe](double aux) {
+    for (Json& op : recipe["model"]["ops"][1]["ops"]) {
+      if (op["op"] == "route_topk") op["attrs"]["aux"] = aux;
+    }
+    return must_run(recipe, {.steps = 1}).steps.at(0).result.loss;
+  };
+  const double without = first_loss(0), with = first_loss(0.05), more = first_loss(0.1);
+  EXPECT_GT(with - without, 2 * 0.05 * 0.95);
+  EXPECT_LT(with - without, 2 * 0.05 * 2);
+  EXPECT_NEAR(more - without, 2 * (with - without), 1e-12);
+}
 
 TEST(fast_mode, f32_kernels_on_2_ranks_agree_with_one_within_1e_6_of_the_largest) {
   const Json recipe = recipe_for("gpt2", "sgd", "cpu", "f32", false);

@@ -1,0 +1,144 @@
+// A graph for tests of passes, without the core: what it lends out dies at every annotation, as the interface
+// allows, and what a pass shards is written down.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tenon/draft/pass.h"
+
+struct tenon_graph {
+  struct Value {
+    uint32_t role;
+    std::string name;
+    std::vector<std::string> dims;  // names; "": none
+  };
+  struct Op {
+    std::string kind;
+    std::vector<std::string> inputs;  // names of values
+  };
+  // Everything lent out; replaced, and the old memory overwritten, at each annotation.
+  struct Loan {
+    std::vector<tenon_value_id> ids, inputs;
+    std::vector<tenon_op_id> op_ids;
+    std::vector<std::vector<const char*>> names;
+    std::vector<std::vector<int64_t>> sizes;
+    std::vector<Value> values;
+    std::vector<Op> ops;
+  };
+
+  void lend() {
+    if (loan != nullptr) {
+      for (auto* ids : {&loan->ids, &loan->inputs, &loan->op_ids})
+        std::fill(ids->begin(), ids->end(), 0xdead);
+      for (Value& value : loan->values) {
+        for (std::string& dim : value.dims) std::fill(dim.begin(), dim.end(), '?');
+      }
+      for (Op& op : loan->ops) std::fill(op.kind.begin(), op.kind.end(), '?');
+      retired.push_back(std::move(loan));
+    }
+    loan = std::make_unique<Loan>();
+    loan->values = values;
+    loan->ops = ops;
+    for (const Value& value : loan->values) {
+      loan->ids.push_back(static_cast<tenon_value_id>(kFirstValue + loan->ids.size()));
+      std::vector<const char*>& names = loan->names.emplace_back();
+      for (const std::string& dim : value.dims) names.push_back(dim.empty() ? nullptr : dim.c_str());
+      loan->sizes.emplace_back(value.dims.size(), 8);
+    }
+    for (size_t i = 0; i < ops.size(); ++i) loan->op_ids.push_back(static_cast<tenon_op_id>(kFirstOp + i));
+  }
+  tenon_value_id id_of(const std::string& name) const {
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i].name == name) return static_cast<tenon_value_id>(kFirstValue + i);
+    }
+    return 0;
+  }
+
+  static constexpr uint32_t kFirstValue = 10, kFirstOp = 100;
+  std::map<std::string, int64_t> axes;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  std::unique_ptr<Loan> loan;
+  std::vector<std::unique_ptr<Loan>> retired;
+  std::vector<std::tuple<std::string, uint32_t, std::string>> sharded;  // value, dim, axis
+  std::string refuse;                                                   // the value whose sharding is refused
+};
+
+namespace tenon::test {
+
+inline uint32_t list_values(tenon_graph* graph, const tenon_value_id** out) {
+  *out = graph->loan->ids.data();
+  return static_cast<uint32_t>(graph->loan->ids.size());
+}
+
+inline uint32_t list_ops(tenon_graph* graph, const tenon_op_id** out) {
+  *out = graph->loan->op_ids.data();
+  return static_cast<uint32_t>(graph->loan->op_ids.size());
+}
+
+inline const char* kind_of_op(tenon_graph* graph, tenon_op_id op) {
+  const size_t i = op - tenon_graph::kFirstOp;
+  return i < graph->loan->ops.size() ? graph->loan->ops[i].kind.c_str() : "";
+}
+
+inline uint32_t inputs_of_op(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out) {
+  graph->loan->inputs.clear();  // one array at a time, as in the core
+  const size_t i = op - tenon_graph::kFirstOp;
+  if (i >= graph->ops.size()) return 0;
+  for (const std::string& name : graph->ops[i].inputs) graph->loan->inputs.push_back(graph->id_of(name));
+  *out = graph->loan->inputs.data();
+  return static_cast<uint32_t>(graph->loan->inputs.size());
+}
+
+inline tenon_code describe_value(tenon_graph* graph, tenon_value_id id, tenon_value_info* out,
+                                 tenon_error* error) {
+  const size_t i = id - tenon_graph::kFirstValue;
+  if (i >= graph->values.size()) {
+    std::snprintf(error->message, sizeof error->message, "no value %u", id);
+    return TENON_E_ARGUMENT;
+  }
+  const tenon_graph::Loan& loan = *graph->loan;
+  const auto& value = loan.values[i];
+  *out = {sizeof *out,
+          value.role,
+          value.name.c_str(),
+          TENON_F32,
+          static_cast<uint32_t>(value.dims.size()),
+          loan.sizes[i].data(),
+          loan.names[i].data(),
+          -1,
+          0};
+  return TENON_OK;
+}
+
+inline int64_t axis_size(tenon_graph* graph, const char* axis) {
+  const auto found = graph->axes.find(axis);
+  return found == graph->axes.end() ? 0 : found->second;
+}
+
+inline tenon_code shard_value(tenon_graph* graph, tenon_value_id id, uint32_t dim, const char* axis,
+                              tenon_error* error) {
+  const std::string& name = graph->values.at(id - tenon_graph::kFirstValue).name;
+  if (name == graph->refuse) {
+    std::snprintf(error->message, sizeof error->message, "'%s' is not divisible by dp 2", name.c_str());
+    return TENON_E_RECIPE;
+  }
+  graph->sharded.emplace_back(name, dim, axis);
+  graph->lend();
+  return TENON_OK;
+}
+
+// Without outputs of ops and replicate, which no pass under test calls.
+inline constexpr tenon_graph_api kMockGraphApi = {
+    sizeof(tenon_graph_api), 0,         list_ops,    kind_of_op, inputs_of_op, nullptr, list_values,
+    describe_value,          axis_size, shard_value, nullptr};
+
+using Sharded = std::vector<std::tuple<std::string, uint32_t, std::string>>;
+
+}  // namespace tenon::test
