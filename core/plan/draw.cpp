@@ -105,6 +105,17 @@ std::map<std::string, std::string> colours_of(const std::vector<Span>& spans) {
   return out;
 }
 
+// "#8ab4f8", a sixth darker for each step of shade.
+std::string shaded(const std::string& colour, int shade) {
+  std::string out = "#";
+  for (size_t at = 1; at < colour.size(); at += 2) {
+    const double bright =
+        std::stoi(colour.substr(at, 2), nullptr, 16) * std::pow(5.0 / 6, std::max(0, shade));
+    out += fmt::format("{:02x}", static_cast<int>(bright));
+  }
+  return out;
+}
+
 class Picture {
  public:
   Picture(const std::vector<Span>& spans, const std::string& title, const std::string& unit)
@@ -169,10 +180,14 @@ class Picture {
     out_ += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" stroke=\"white\" "
         "stroke-width=\"0.7\"><title>{}{}: {:g} to {:g}</title></rect>\n",
-        pixels(x), pixels(y), pixels(width), pixels(height), colours_.at(span.category), escaped(span.label),
-        span.microbatch < 0 ? "" : fmt::format(" (microbatch {})", span.microbatch), span.start, span.end);
-    if (width >= static_cast<double>(span.label.size()) * kLetter && height >= 10) {
-      text(x + width / 2, y + height / 2 + 4, "middle", span.label);
+        pixels(x), pixels(y), pixels(width), pixels(height), shaded(colours_.at(span.category), span.shade),
+        escaped(span.label), span.microbatch < 0 ? "" : fmt::format(" (microbatch {})", span.microbatch),
+        span.start, span.end);
+    const std::string number = span.microbatch < 0 ? "" : fmt::format("{}", span.microbatch);
+    for (const std::string& words : {span.label, number}) {
+      if (width < static_cast<double>(words.size()) * kLetter || height < 10) continue;
+      text(x + width / 2, y + height / 2 + 4, "middle", words);
+      break;
     }
   }
 

@@ -15,10 +15,12 @@ struct Span {
   int microbatch = -1;   // -1: none
   double start = 0;
   double end = 0;
+  int shade = 0;  // darker where higher: tells apart what is of one category, such as a rank's stages
 };
 
 // A row for each lane, ranks ascending, the lanes of a rank in order of appearance; a colour for each
-// category, with a legend; labels where there is room, and on hovering everywhere. Spans of a lane that
+// category, with a legend; labels, or else microbatches, where there is room, and on
+// hovering everywhere. Spans of a lane that
 // overlap share its height. `title` is written above, `unit` beside the axis of time.
 std::string svg_of(const std::vector<Span>& spans, const std::string& title, const std::string& unit);
 

@@ -73,6 +73,27 @@ TEST(Svg, is_well_formed_and_names_lanes_and_categories) {
   EXPECT_NE(colour.at("F0.0"), colour.at("B0.0"));
 }
 
+TEST(Svg, writes_the_microbatch_where_the_label_does_not_fit) {
+  std::vector<Span> spans;
+  for (int i = 0; i < 50; ++i)
+    spans.push_back({0, "compute", "a long label", "forward", i + 100, 1.0 * i, 1.0 * i + 1});
+  EXPECT_EQ(count(svg_of(spans, "", ""), ">a long label</text>"), 0u);
+  EXPECT_EQ(count(svg_of(spans, "", ""), ">137</text>"), 1u);
+  for (Span& span : spans) span.microbatch = -1;
+  EXPECT_EQ(count(svg_of(spans, "", ""), ">-1</text>"), 0u);
+  spans.resize(5);
+  EXPECT_EQ(count(svg_of(spans, "", ""), ">a long label</text>"), 5u);
+}
+
+TEST(Svg, higher_shades_are_darker) {
+  std::vector<Span> spans = {{0, "compute", "F0.0", "forward", 0, 0, 1},
+                             {0, "compute", "F1.0", "forward", 0, 1, 2}};
+  spans[1].shade = 1;
+  const std::string svg = svg_of(spans, "", "");
+  EXPECT_EQ(count(svg, "fill=\"#8ab4f8\" stroke"), 1u);
+  EXPECT_EQ(count(svg, "fill=\"#7396ce\" stroke"), 1u);
+}
+
 TEST(Svg, of_nothing_is_a_picture) { EXPECT_NE(svg_of({}, "empty", "s").find("</svg>"), std::string::npos); }
 
 TEST(ChromeTrace, has_a_process_a_rank_and_a_thread_a_lane) {

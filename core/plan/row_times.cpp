@@ -70,13 +70,19 @@ std::vector<RowRef> linear_order(const Rows& rows) {
 }
 
 std::vector<Span> spans_of(const Rows& rows, const RowSimulation& simulation) {
+  std::vector<int> stages_before(rows.owner.size());  // on the same rank
+  for (size_t stage = 0; stage < rows.owner.size(); ++stage) {
+    stages_before[stage] = static_cast<int>(std::count(
+        rows.owner.begin(), rows.owner.begin() + static_cast<ptrdiff_t>(stage), rows.owner[stage]));
+  }
   std::vector<Span> out;
   for (size_t rank = 0; rank < rows.of_rank.size(); ++rank) {
     for (size_t i = 0; i < rows.of_rank[rank].size(); ++i) {
       const Row& row = rows.of_rank[rank][i];
       const RowTime& time = simulation.of_rank[rank][i];
       out.push_back({static_cast<int>(rank), "compute", text_of(row), category_of(row.kind), row.microbatch,
-                     static_cast<double>(time.start), static_cast<double>(time.end)});
+                     static_cast<double>(time.start), static_cast<double>(time.end),
+                     stages_before[static_cast<size_t>(row.stage)]});
     }
   }
   return out;

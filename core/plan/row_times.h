@@ -24,7 +24,7 @@ RowSimulation simulate(const Rows& rows, const RowCost& cost);
 // ends of every transfer in this order cannot deadlock. Needs check_rows().
 std::vector<RowRef> linear_order(const Rows& rows);
 
-// A simulation as a picture: one lane a rank.
+// A simulation as a picture: one lane a rank, later stages of a rank in darker shades.
 std::vector<Span> spans_of(const Rows& rows, const RowSimulation& simulation);
 
 }  // namespace tenon

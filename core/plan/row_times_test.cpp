@@ -90,5 +90,13 @@ TEST(Spans, name_what_a_row_is) {
   EXPECT_EQ(spans[4].end, 4);
 }
 
+TEST(Spans, of_a_ranks_later_stages_are_darker) {
+  const Rows rows = parse({"F0.0 F2.0 B2.0 B0.0", "F1.0 B1.0"}, 1);
+  const std::vector<Span> spans = spans_of(rows, simulate(rows, RowCost{}));
+  EXPECT_EQ(spans[0].shade, 0);
+  EXPECT_EQ(spans[1].shade, 1);
+  EXPECT_EQ(spans[4].shade, 0);
+}
+
 }  // namespace
 }  // namespace tenon
