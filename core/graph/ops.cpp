@@ -280,6 +280,12 @@ std::vector<SizeNote> size_notes(const std::string& side) {
   return out;
 }
 
+std::vector<size_t> ranks_of(const Graph& graph, const Ids& in) {
+  std::vector<size_t> out;
+  for (ValueId id : in) out.push_back(graph.value(id).dims.size());
+  return out;
+}
+
 std::string without_notes(const std::string& rule) {
   std::string out;
   bool inside = false;

@@ -1,0 +1,135 @@
+// parallel/pipeline: pipeline parallelism. Puts every op on a stage: which layers belong together. In which order
+// stages work on microbatches is a schedule's matter.
+#include <cmath>
+#include <numeric>
+
+#include "tenon_sdk/pass.hpp"
+
+namespace {
+
+using namespace tenon::sdk;
+
+// What the model consists of, in order: work in front of the first layer, each layer, work behind the last.
+struct Parts {
+  int32_t layers = 0;
+  std::vector<double> flops;  // layers + 2
+};
+
+// The layer of an op, -1 where it belongs to none.
+int32_t layer_of(const PassGraph& graph, tenon_op_id op) { return graph.value(graph.outputs(op)[0]).layer; }
+
+// The part that each op belongs to: that of its layer; else it is in front or behind.
+std::vector<int32_t> parts_of(const PassGraph& graph, const std::vector<tenon_op_id>& ops, Parts& parts) {
+  std::vector<int32_t> out;
+  bool behind = false;
+  for (tenon_op_id op : ops) {
+    const int32_t layer = layer_of(graph, op);
+    parts.layers = std::max(parts.layers, layer + 1);
+    behind |= layer >= 0;
+    out.push_back(layer >= 0 ? layer + 1 : behind ? INT32_MAX : 0);
+  }
+  parts.flops.assign(static_cast<size_t>(parts.layers) + 2, 0);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    out[i] = std::min(out[i], parts.layers + 1);
+    parts.flops[static_cast<size_t>(out[i])] += graph.flops(ops[i]);
+  }
+  return out;
+}
+
+// Layers of each stage: equal numbers, what is left over goes to the first stages.
+std::vector<int32_t> by_layers(int32_t layers, int32_t stages) {
+  std::vector<int32_t> out(static_cast<size_t>(stages), layers / stages);
+  for (int32_t i = 0; i < layers % stages; ++i) ++out[static_cast<size_t>(i)];
+  return out;
+}
+
+// The cut into runs of layers whose most expensive stage is cheapest; embedding and head count with the first and
+// the last stage. best[s][n]: the least cost of the most expensive of the first s stages with n layers.
+std::vector<int32_t> by_cost(const Parts& parts, int32_t stages) {
+  const auto layers = static_cast<size_t>(parts.layers), count = static_cast<size_t>(stages);
+  std::vector<double> before(layers + 1);
+  std::partial_sum(parts.flops.begin() + 1, parts.flops.end() - 1, before.begin() + 1);
+  const auto cost = [&](size_t stage, size_t from, size_t to) {
+    return before[to] - before[from] + (stage == 0 ? parts.flops.front() : 0) +
+           (stage + 1 == count ? parts.flops.back() : 0);
+  };
+  std::vector<std::vector<double>> best(count + 1, std::vector<double>(layers + 1, INFINITY));
+  std::vector<std::vector<size_t>> from(count + 1, std::vector<size_t>(layers + 1));
+  best[0][0] = 0;
+  for (size_t s = 1; s <= count; ++s) {
+    for (size_t n = s; n <= layers; ++n) {
+      for (size_t m = s - 1; m < n; ++m) {
+        const double worst = std::max(best[s - 1][m], cost(s - 1, m, n));
+        if (worst > best[s][n]) continue;  // of equal cuts, the one with more layers in front
+        best[s][n] = worst;
+        from[s][n] = m;
+      }
+    }
+  }
+  std::vector<int32_t> out(count);
+  for (size_t s = count, n = layers; s > 0; n = from[s--][n])
+    out[s - 1] = static_cast<int32_t>(n - from[s][n]);
+  return out;
+}
+
+// "3,2,2,1"
+std::vector<int32_t> by_hand(const std::string& text, int32_t layers, int32_t stages) {
+  std::vector<int32_t> out;
+  int32_t sum = 0;
+  for (size_t at = 0; at <= text.size(); at = std::min(text.find(',', at), text.size()) + 1) {
+    char* end = nullptr;
+    const long n = std::strtol(text.c_str() + at, &end, 10);
+    if (n < 1 || n > layers || (*end != ',' && *end != '\0')) {
+      throw Failure(TENON_E_RECIPE, "layers = \"" + text + "\": numbers of layers separated by commas, for "
+                                    "instance \"3,2,2,1\"");
+    }
+    out.push_back(static_cast<int32_t>(n));
+    sum += out.back();
+  }
+  if (static_cast<int32_t>(out.size()) != stages || sum != layers) {
+    throw Failure(TENON_E_RECIPE, "layers = \"" + text + "\" names " + std::to_string(out.size()) +
+                                      " stages with " + std::to_string(sum) + " layers; the pipeline has " +
+                                      std::to_string(stages) + " stages, the model " + std::to_string(layers) +
+                                      " layers");
+  }
+  return out;
+}
+
+void run(PassGraph& graph, const Options& options) {
+  const std::string axis = options.string("axis"), balance = options.string("balance"),
+                    layers = options.string("layers");
+  const auto stages = static_cast<int32_t>(graph.axis_size(axis) * options.integer("stages_per_rank"));
+  const std::vector<tenon_op_id> ops = graph.ops();
+  Parts parts;
+  const std::vector<int32_t> part = parts_of(graph, ops, parts);
+  if (stages > parts.layers) {
+    throw Failure(TENON_E_RECIPE, std::to_string(stages) + " stages for " + std::to_string(parts.layers) +
+                                      " layers: use at most " + std::to_string(parts.layers) + " stages");
+  }
+  const std::vector<int32_t> counts = !layers.empty()       ? by_hand(layers, parts.layers, stages)
+                                      : balance == "cost" ? by_cost(parts, stages)
+                                                          : by_layers(parts.layers, stages);
+  std::vector<uint32_t> stage_of{0};  // of each part
+  for (size_t s = 0; s < counts.size(); ++s)
+    stage_of.insert(stage_of.end(), static_cast<size_t>(counts[s]), static_cast<uint32_t>(s));
+  stage_of.push_back(static_cast<uint32_t>(stages - 1));
+  for (size_t i = 0; i < ops.size(); ++i)
+    graph.set_stage(ops[i], stage_of[static_cast<size_t>(part[i])], axis);
+}
+
+constexpr tenon_option_decl kAxis = string_option("axis", "mesh axis that stages are spread over", "pp");
+constexpr tenon_option_decl kStages = int_option(
+    "stages_per_rank", "stages on each rank; above 1 for the schedules that run several", "1", 1, 1024);
+constexpr tenon_option_decl kBalance = string_option(
+    "balance", "layers: equal numbers, the first stages take the rest; cost: by operations, with embedding and head",
+    "layers", "layers|cost");
+constexpr tenon_option_decl kLayers =
+    string_option("layers", "layers of each stage by hand, for instance \"3,2,2,1\"; empty: by `balance`", "");
+constexpr const tenon_option_decl* kOptions[] = {&kAxis, &kStages, &kBalance, &kLayers};
+
+constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "pp", "pipeline");
+
+}  // namespace
+
+extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+    "parallel/pipeline", "0.1.0", "Pipeline parallelism: spreads layers over a mesh axis as stages", kOptions);
