@@ -114,7 +114,7 @@ Status check_missing(const Rows& rows, const RowGivers& givers) {
   return {};
 }
 
-// Equal ids stand side by side, and no row needs another of its block.
+// Equal ids stand side by side. (That none of them needs another shows in the replay.)
 Status check_interleaved(const Rows& rows) {
   for (int rank = 0; rank < rows.ranks; ++rank) {
     const std::vector<Row>& list = rows.of_rank[static_cast<size_t>(rank)];
@@ -176,9 +176,8 @@ class Deadlock {
         return {{rank, static_cast<int>(i)}, giver, interleaved};
       }
     }
-    return {{rank, static_cast<int>(first)},
-            {rank, static_cast<int>(first)},
-            false};  // a stuck row lacks something
+    const RowRef none{rank, static_cast<int>(first)};  // not reached: a stuck rank lacks something
+    return {none, none, false};
   }
 
   Error error_of(const std::vector<int>& cycle) const {

@@ -61,6 +61,9 @@ TEST(RowTimes, activations_live_from_forward_to_weight_gradient) {
             (std::vector<int>{2}));
   EXPECT_EQ(simulate(parse({"F0.0 F0.1 I0.0 I0.1 F0.2 W0.0 W0.1 B0.2"}, 3), RowCost{}).activations,
             (std::vector<int>{3}));
+  EXPECT_EQ(simulate(parse({"F0.0 F0.1 I0.0 I0.1 W0.0&W0.1 F0.2 F0.3 F0.4 B0.2 B0.3 B0.4"}, 5), RowCost{})
+                .activations,
+            (std::vector<int>{3}));
 }
 
 TEST(RowTimes, of_a_rank_without_rows) {

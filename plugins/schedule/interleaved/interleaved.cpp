@@ -45,6 +45,7 @@ ScheduleRows rows(const ScheduleConfig& config) {
       }
       first += size;
     }
+    // Twice the ranks behind, as in Megatron-LM: where transfers took no time once would do.
     const int32_t ranks_behind = config.ranks - 1 - rank;
     const int32_t warmup = (rounds - 1) * sizes.front() + 2 * ranks_behind;
     out.push_back(one_forward_one_backward(static_cast<size_t>(warmup), forwards, backwards));
