@@ -62,8 +62,7 @@ void emit_reshard(ProgramBuilder& builder, const Reshard& reshard, const Operand
       break;
     }
     case Collective::slice:
-      builder.slice(in, out, reshard.to_dim, out.dims[static_cast<size_t>(reshard.to_dim)], reshard.axes,
-                    phase);
+      builder.slice(in, out, reshard.to_dim, 0, reshard.axes, phase);
       break;
     case Collective::all_reduce:
     case Collective::none: break;

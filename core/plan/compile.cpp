@@ -22,6 +22,7 @@ struct Split {  // of a step's samples
 // What the strategies say about the model before the sizes of microbatches are known.
 struct Probe {
   int64_t data_ranks = 1;  // over which the samples are cut
+  int64_t seq_ranks = 1;   // over which each sequence is cut
   int stages = 1;
   AxisId pipeline = kNone;
 };
@@ -32,10 +33,26 @@ Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& anno
   Probe out;
   for (const Pin& pin : forward.graph.value(forward.tokens).pins) {
     if (pin.dim == size_t{0}) out.data_ranks *= mesh.axes[pin.axis].size;
+    if (pin.dim == size_t{1}) out.seq_ranks *= mesh.axes[pin.axis].size;
   }
   out.stages = forward.graph.stages();
   out.pipeline = forward.graph.pipeline;
   return out;
+}
+
+// Each rank holds a part from the front of the sequence and one from the back: see tokens_of().
+Status check_context(const Recipe& recipe, int64_t ranks) {
+  const int64_t parts = 2 * ranks;
+  if (ranks == 1 || recipe.context % parts == 0) return {};
+  const int64_t below = recipe.context / parts * parts;
+  return Error{"P010",
+               fmt::format("context {} is not divisible by {} (two parts for each of {} ranks that share a "
+                           "sequence)",
+                           recipe.context, parts, ranks),
+               "/context",
+               below > 0 ? fmt::format("nearest: {} or {}", below, below + parts)
+                         : fmt::format("nearest: {}", parts),
+               TENON_E_RECIPE};
 }
 
 Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
@@ -197,6 +214,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
     return run_passes(options.passes, graph, where);
   };
   TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
+  TENON_CHECK(check_context(recipe, found.seq_ranks));
   TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
   TENON_TRY(const Rows train_rows,
             plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));

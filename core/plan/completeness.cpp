@@ -71,12 +71,14 @@ Content sum(const Content& a, const Content& b);
 // The sum of two parts of buckets that are cut alike.
 Content sum_of_parts(const Content& a, const Content& b) {
   const Layout &x = *a.part_of, &y = *b.part_of;
-  if (x.flat < 0 || x.flat != y.flat || x.pieces.size() != y.pieces.size()) return mixture();
+  if (x.flat < 0 || x.flat != y.flat) return mixture();
   const auto layout = std::make_shared<Layout>(x);
-  for (size_t i = 0; i < x.pieces.size(); ++i) {
-    const auto &[range, content] = y.pieces[i];
-    if (range.lo != x.pieces[i].first.lo || range.hi != x.pieces[i].first.hi) return mixture();
-    layout->pieces[i].second = sum(x.pieces[i].second, content);
+  layout->pieces.clear();
+  for (const auto& [range, content] : x.pieces) {
+    for (const auto& [other, more] : y.pieces) {
+      const Range both{std::max(range.lo, other.lo), std::min(range.hi, other.hi)};
+      if (both.lo < both.hi) layout->pieces.emplace_back(both, sum(content, more));
+    }
   }
   Content out;
   out.part_of = layout;
@@ -446,6 +448,7 @@ class Completeness {
     const Content content = content_of(instr.in[0]);
     const int64_t n = program_.mesh.size(instr.axes);
     const AxisId axis = instr.axes[0];
+    if (instr.layout >= 0) return {{to, content}};
     if (content.part_of != nullptr) {
       const Layout& layout = *content.part_of;
       if (layout.flat >= 0 || instr.axes.size() != 1 || layout.axis != axis || layout.part_bytes != from.hi - from.lo)

@@ -162,17 +162,17 @@ Order::Order(const Program& program)
     const Instr& instr = program.instrs[id];
     lane_[id] = instr.lane;
     position_[id] = ++count[instr.lane];
-    const auto learn = [&](InstrId from) {
+    const auto learn = [&](InstrId from, bool complete) {
       for (uint32_t lane = 0; lane < num_lanes_; ++lane) {
         uint32_t& mine = clock_[id * num_lanes_ + lane];
         mine = std::max(mine, clock_[from * num_lanes_ + lane]);
       }
       uint32_t& mine = clock_[id * num_lanes_ + lane_[from]];
-      mine = std::max(mine, position_[from]);
+      if (complete) mine = std::max(mine, position_[from]);
     };
-    if (last[instr.lane] != kNone) learn(last[instr.lane]);
+    if (last[instr.lane] != kNone) learn(last[instr.lane], instr.lane == 0);
     for (InstrId wait : instr.waits) {
-      if (wait < id) learn(wait);
+      if (wait < id) learn(wait, true);
     }
     last[instr.lane] = id;
   }

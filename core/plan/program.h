@@ -144,7 +144,9 @@ std::string text(const Program& program, const PrintOptions& options);
 // Everything that all ranks must agree on, in a stable form: the input of the program hash.
 std::string serialize(const Program& program);
 
-// Happens-before over a program: lanes are FIFO, waits order across lanes.
+// Happens-before over a program. Each lane starts its instructions in order. On the compute lane one is complete
+// before the next starts; transfers of a lane may be in flight together, and who waits for one waits for
+// all before it on that lane.
 class Order {
  public:
   explicit Order(const Program& program);

@@ -20,16 +20,16 @@ void schedule_waits(Program& program) {
   std::vector<std::vector<uint32_t>> clock(program.instrs.size(), std::vector<uint32_t>(lanes));
   std::vector<uint32_t> position(program.instrs.size()), count(lanes);
   std::vector<InstrId> last(lanes, kNone);
-  const auto learn = [&](InstrId to, InstrId from) {
+  const auto learn = [&](InstrId to, InstrId from, bool complete) {
     for (uint32_t l = 0; l < lanes; ++l) clock[to][l] = std::max(clock[to][l], clock[from][l]);
     uint32_t& mine = clock[to][program.instrs[from].lane];
-    mine = std::max(mine, position[from]);
+    if (complete) mine = std::max(mine, position[from]);
   };
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     Instr& instr = program.instrs[id];
     instr.waits.clear();
     position[id] = ++count[instr.lane];
-    if (last[instr.lane] != kNone) learn(id, last[instr.lane]);
+    if (last[instr.lane] != kNone) learn(id, last[instr.lane], instr.lane == 0);  // see Order
     last[instr.lane] = id;
     std::vector<InstrId> needed;
     const auto conflict = [&](const Operand& operand, bool write) {
@@ -47,7 +47,7 @@ void schedule_waits(Program& program) {
     for (InstrId from : needed) {
       if (clock[id][program.instrs[from].lane] >= position[from]) continue;
       instr.waits.push_back(from);
-      learn(id, from);
+      learn(id, from, true);
     }
     std::sort(instr.waits.begin(), instr.waits.end());
   }

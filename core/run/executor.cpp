@@ -53,7 +53,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const Program& program, Rank
 }
 
 Status Executor::prepare_all() {
-  in_flight_.assign(program_.instrs.size(), 0);
+  lanes_.resize(program_.lanes.size());
   // Opening a group waits for its members: all ranks open theirs in the same order.
   std::set<std::vector<AxisId>> groups;
   for (const Instr& instr : program_.instrs) {
@@ -85,7 +85,7 @@ Status Executor::prepare_instr(InstrId id) {
     TENON_CHECK(add_calls(id));
   record.num_calls = static_cast<uint32_t>(calls_.size()) - record.first_call;
   record.num_updates = static_cast<uint32_t>(updates_.size()) - record.first_update;
-  if (record.transfer != nullptr) transfer_ids_.push_back(id);
+  if (record.transfer != nullptr) lanes_[instr.lane].transfers.push_back(id);
   records_.push_back(record);
   return {};
 }
@@ -204,12 +204,16 @@ Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, c
   return out;
 }
 
+// Waits for all that was started on the lane before, too: that is what Order promises.
 Status Executor::wait(InstrId id) {
-  if (in_flight_[id] == 0) return {};
-  tenon_error error = empty_abi_error();
-  const tenon_code code = device_.plugins().comm.table->wait_host(records_[id].transfer, -1, &error);
-  if (code < 0) return located(code, error, id, device_.plugins().comm.id);
-  in_flight_[id] = 0;
+  Lane& lane = lanes_[program_.instrs[id].lane];
+  while (lane.complete < lane.started && lane.transfers[lane.complete] <= id) {
+    const InstrId first = lane.transfers[lane.complete];
+    tenon_error error = empty_abi_error();
+    const tenon_code code = device_.plugins().comm.table->wait_host(records_[first].transfer, -1, &error);
+    if (code < 0) return located(code, error, first, device_.plugins().comm.id);
+    ++lane.complete;
+  }
   return {};
 }
 
@@ -220,7 +224,7 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   if (record.transfer != nullptr) {
     const tenon_code code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
     if (code < 0) return located(code, error, id, plugins.comm.id);
-    in_flight_[id] = 1;
+    ++lanes_[program_.instrs[id].lane].started;
   }
   for (uint32_t c = 0; c < record.num_calls; ++c) {
     const Call& call = calls_[record.first_call + c];
@@ -242,13 +246,16 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
 
 Status Executor::run(int64_t step, double lr) {
   const tenon_step_scalars scalars{step, lr, 1.0};
+  for (Lane& lane : lanes_) lane.started = lane.complete = 0;
   for (InstrId id = 0; id < records_.size(); ++id) {
     const Record& record = records_[id];
     now_.store(id, std::memory_order_relaxed);
     for (uint32_t w = 0; w < record.num_waits; ++w) TENON_CHECK(wait(waits_[record.first_wait + w]));
     TENON_CHECK(execute(id, scalars));
   }
-  for (InstrId id : transfer_ids_) TENON_CHECK(wait(id));
+  for (const Lane& lane : lanes_) {
+    if (!lane.transfers.empty()) TENON_CHECK(wait(lane.transfers.back()));
+  }
   return {};
 }
 

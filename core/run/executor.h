@@ -71,8 +71,11 @@ class Executor {
   std::vector<Record> records_;
   std::vector<void*> pointers_;
   std::vector<InstrId> waits_;
-  std::vector<uint8_t> in_flight_;  // per instruction
-  std::vector<InstrId> transfer_ids_;
+  struct Lane {
+    std::vector<InstrId> transfers;         // in order
+    size_t started = 0, complete = 0;       // of this step
+  };
+  std::vector<Lane> lanes_;
   std::atomic<InstrId> now_{0};
 };
 

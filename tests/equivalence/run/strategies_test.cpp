@@ -1,0 +1,110 @@
+// Strategies, one by one and together, on virtual ranks against one device, in f64 with the reference kernels:
+// loss, norm of the gradients and every gradient within 1e-10.
+#include "close.hpp"
+#include "recipes.hpp"
+#include "virtual_run.hpp"
+
+namespace tenon::test {
+namespace {
+
+struct Combination {
+  std::string name;
+  std::string model;  // "gpt2", "gpt2 untied", "llama"
+  std::vector<std::pair<std::string, int>> mesh;
+  std::string strategies;  // "data tensor+sp zero3 ..."
+  std::string schedule = "";
+  int microbatches = 1;
+  int layers = 3;
+  std::string optimizer = "adamw";
+};
+
+Json options_of(const std::string& word) {
+  if (word == "tensor") return {{"plugin", "parallel/tensor"}, {"options", Json::object()}};
+  if (word == "sequence") return {{"plugin", "parallel/tensor"}, {"options", {{"sequence", true}}}};
+  if (word == "ring" || word == "all_gather" || word == "all_to_all")
+    return {{"plugin", "parallel/context"}, {"options", {{"exchange", word}}}};
+  if (word == "pipeline") return {{"plugin", "parallel/pipeline"}, {"options", Json::object()}};
+  if (word == "pipeline2") return {{"plugin", "parallel/pipeline"}, {"options", {{"stages_per_rank", 2}}}};
+  if (word.starts_with("zero"))
+    return {{"plugin", "parallel/zero"},
+            {"options", {{"stage", word[4] - '0'}, {"axis", word.size() > 5 ? word.substr(6) : "dp"}}}};
+  return {{"plugin", "parallel/" + word}, {"options", Json::object()}};
+}
+
+Json recipe_of(const Combination& c, bool alone) {
+  TinyModel tiny;
+  tiny.vocab = 256;
+  tiny.layers = c.layers;
+  tiny.context = 16;
+  tiny.tied = c.model == "gpt2";
+  tiny.dropout = c.model == "llama" ? 0.0 : 0.1;
+  tiny.reps = c.model == "llama" ? 2 : 1;
+  tiny.groups = 4;
+  Json recipe = tiny_recipe(c.model == "llama" ? llama_model(tiny) : gpt2_model(tiny), corpus_file(), tiny.context);
+  recipe["precision"] = "f64";
+  recipe["microbatches"] = c.microbatches;
+  recipe["optimizer"]["plugin"] = "optimizer/" + c.optimizer;
+  if (c.optimizer == "sgd") recipe["optimizer"]["options"] = {{"momentum", 0.9}};
+  if (alone) return recipe;
+  recipe["mesh"] = Json::array();
+  for (const auto& [axis, size] : c.mesh) recipe["mesh"].push_back({axis, size});
+  recipe["strategies"] = Json::array();
+  std::stringstream words(c.strategies);
+  for (std::string word; words >> word;) recipe["strategies"].push_back(options_of(word));
+  if (!c.schedule.empty()) recipe["schedule"] = {{"plugin", "schedule/" + c.schedule}, {"options", Json::object()}};
+  return recipe;
+}
+
+int world_of(const Combination& c) {
+  int world = 1;
+  for (const auto& [axis, size] : c.mesh) world *= size;
+  return world;
+}
+
+class Strategies : public testing::TestWithParam<Combination> {};
+
+TEST_P(Strategies, compute_what_one_device_computes) {
+  const Combination& c = GetParam();
+  const auto one = run_virtual(recipe_of(c, true), {.steps = 2});
+  ASSERT_TRUE(one.ok()) << one.error().text();
+  const auto many = run_virtual(recipe_of(c, false), {.ranks = world_of(c), .steps = 2});
+  ASSERT_TRUE(many.ok()) << many.error().text();
+  EXPECT_EQ(many->disagreements, std::vector<std::string>{});
+  expect_close(*one, *many, Dtype::f64, 1e-10);
+}
+
+const Combination kCombinations[] = {
+    {"dp2", "gpt2", {{"dp", 2}}, "data"},
+    {"zero1", "gpt2", {{"dp", 2}}, "data zero1"},
+    {"zero2", "gpt2", {{"dp", 4}}, "data zero2", "", 2},
+    {"zero3", "gpt2", {{"dp", 2}}, "data zero3", "", 2},
+    {"zero3_dp4", "llama", {{"dp", 4}}, "data zero3", "", 1, 3, "sgd"},
+    {"hierarchical", "gpt2", {{"dp_out", 2}, {"dp_in", 2}}, "data zero2:dp_in", "", 2},
+    {"tp2", "gpt2", {{"tp", 2}}, "tensor"},
+    {"tp2_untied", "gpt2 untied", {{"tp", 2}}, "tensor"},
+    {"tp4_llama", "llama", {{"tp", 4}}, "tensor"},
+    {"sp2", "gpt2", {{"tp", 2}}, "sequence"},
+    {"sp2_llama", "llama", {{"tp", 2}}, "sequence", "", 2},
+    {"dp2_tp2", "gpt2", {{"dp", 2}, {"tp", 2}}, "data sequence zero1", "", 2},
+    {"cp2_all_gather", "gpt2", {{"cp", 2}}, "all_gather"},
+    {"cp2_ring", "gpt2", {{"cp", 2}}, "ring"},
+    {"cp4_ring", "llama", {{"cp", 4}}, "ring"},
+    {"cp2_all_to_all", "llama", {{"cp", 2}}, "all_to_all"},
+    {"cp2_tp2", "llama", {{"cp", 2}, {"tp", 2}}, "all_to_all sequence"},
+    {"pp2_1f1b", "gpt2 untied", {{"pp", 2}}, "pipeline", "1f1b", 4},
+    {"pp2_gpipe_tied", "gpt2", {{"pp", 2}}, "pipeline", "gpipe", 2},
+    {"pp3_1f1b", "llama", {{"pp", 3}}, "pipeline", "1f1b", 4},
+    {"pp2_interleaved", "llama", {{"pp", 2}}, "pipeline2", "interleaved", 4, 5},
+    {"pp2_zb_h1", "gpt2", {{"pp", 2}}, "pipeline", "zb-h1", 4},
+    {"pp2_zb_v", "gpt2", {{"pp", 2}}, "pipeline2", "zb-v", 4, 5},
+    {"pp2_dualpipe_v", "gpt2", {{"pp", 2}}, "pipeline2", "dualpipe-v", 4, 5},
+    {"pp2_dp2_zero3", "gpt2", {{"pp", 2}, {"dp", 2}}, "pipeline data zero3", "1f1b", 4},
+    {"pp2_dp2_zero2", "llama", {{"pp", 2}, {"dp", 2}}, "pipeline data zero2", "zb-h1", 4},
+    {"all", "gpt2", {{"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}}, "pipeline data ring sequence zero2", "1f1b", 2},
+};
+
+INSTANTIATE_TEST_SUITE_P(grid, Strategies, testing::ValuesIn(kCombinations),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tenon::test
