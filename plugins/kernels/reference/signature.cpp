@@ -171,7 +171,7 @@ void Problem::fail(tenon_code code, const std::string& message) const {
 void Problem::bind_all(const char* text, const char* role, const std::vector<Shape>& shapes) {
   std::vector<Operand> operands;
   for (const std::string& part : split(text, ',')) operands.emplace_back(part);
-  const bool repeats = operands.front().repeats;  // only ever the first
+  const bool repeats = !operands.empty() && operands.front().repeats;  // only ever the first
   const size_t extra = shapes.size() - operands.size();
   if (shapes.size() < operands.size() || (!repeats && extra != 0)) {
     fail(TENON_E_ARGUMENT, "takes " + std::string(repeats ? "at least " : "") +
@@ -289,6 +289,7 @@ void Problem::check_kind() const {
   if (kind() == "sqnorm_chunks" &&
       (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
     fail(TENON_E_ARGUMENT, "output 0 (y) must have one element for each chunk of the input");
+  }
   if (signature_->attrs == std::string_view("group int") || kind().starts_with("route_topk") ||
       kind() == "dispatch") {
     check_routing();
