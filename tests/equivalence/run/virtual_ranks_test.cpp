@@ -142,6 +142,34 @@ INSTANTIATE_TEST_SUITE_P(models, FastMode,
                                          std::tuple{"gpt2", "sgd"}, std::tuple{"llama", "adamw"},
                                          std::tuple{"moe", "sgd"}, std::tuple{"moe", "adamw"}));
 
+class ExpertParallel : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+
+TEST_P(ExpertParallel, experts_over_the_batch_axis_change_nothing_but_rounding) {
+  const auto& [kernels, precision, microbatches] = GetParam();
+  const Dtype dtype = precision == "f64" ? Dtype::f64 : Dtype::f32;
+  const double tol = precision == "f64" ? 1e-10 : 1e-4;
+  Json recipe = recipe_for("moe", "adamw", kernels, precision, false);
+  const RunRecord one = must_run(recipe, {.steps = 3});
+  recipe["strategies"].push_back({{"plugin", "parallel/expert"}, {"options", Json::object()}});
+  recipe["microbatches"] = microbatches;
+  for (int ranks : {1, 2, 4}) {
+    const RunRecord many = must_run(recipe, {.ranks = ranks, .steps = 3});
+    ASSERT_EQ(many.steps.size(), 3u);
+    EXPECT_EQ(many.disagreements, std::vector<std::string>{});
+    for (size_t s = 0; s < 3; ++s) {
+      const std::string what = std::to_string(ranks) + " ranks, step " + std::to_string(s + 1);
+      const StepResult &a = one.steps[s].result, &b = many.steps[s].result;
+      EXPECT_NEAR(b.loss, a.loss, tol * a.loss) << what;
+      EXPECT_NEAR(b.grad_norm, a.grad_norm, tol * a.grad_norm) << what;
+      expect_gradients_close(one.steps[s], many.steps[s], dtype, tol, what);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(kernels, ExpertParallel,
+                         testing::Values(std::tuple{"reference", "f64", 1}, std::tuple{"reference", "f64", 2},
+                                         std::tuple{"cpu", "f64", 1}));
+
 // A balanced router has an auxiliary loss of its coefficient for every token and layer, and this one is
 // nearly balanced before it has learned anything.
 TEST(moe, the_auxiliary_loss_is_part_of_the_loss) {
