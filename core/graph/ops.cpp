@@ -133,7 +133,7 @@ std::vector<OpDef> main_rows() {
       {"rope", "x:f pos:i", "y:f", "b s e.. d, b s -> b s e.. d", "d", "0", "theta:f inverse:i", 6, 0, false,
        rope_backward},
       {"attention", "q:f k:f v:f qpos:i kpos:i", "o:f lse:f",
-       "b s g r d, b t g d, b t g d, b s, b t -> b s g r d, b g r s", "s t d", "", "scale:f", 2, -1, false,
+       "b s g r d, b t g d, b t g d, b s, b t -> b s g r d, b g r s", "t d", "", "scale:f", 2, -1, false,
        attention_backward},
       {"attention_dgrad", "do:f q:f k:f v:f o:f lse:f qpos:i kpos:i", "dq:f dk:f dv:f",
        "b s g r d, b s g r d, b t g d, b t g d, b s g r d, b g r s, b s, b t -> b s g r d, b t g d, b t g d",

@@ -241,7 +241,6 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
     schedule_waits(program);
     plan_memory(program);
   }
-  fprintf(stderr, "%s", text(out.programs[0], {}).c_str());
   TENON_TRY(out.report, verify(out.programs));
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
