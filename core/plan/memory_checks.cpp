@@ -114,32 +114,33 @@ class Owners {
   std::vector<InstrId> first_write_ = std::vector<InstrId>(program_.buffers.size(), kNone);
 };
 
-Status check_reads(const Program& program, bool clobbered) {
+Status check_reads(const Program& program) {
   Owners owners(program);
   Status status;
-  const auto read = [&](const Operand& operand, const std::string& place) {
-    const auto finding = owners.read(operand);
+  const auto read = [&](const Operand& operand, auto&& place) {
     if (!status.ok()) return;
-    if (clobbered && finding.clobbered_by != kNone) {
+    const auto finding = owners.read(operand);
+    if (finding.clobbered_by != kNone) {
       status = refuse("V004",
                       fmt::format("'{}' was written over by instruction {} ({})", operand.name,
                                   finding.clobbered_by, program.instrs[finding.clobbered_by].kind),
-                      place);
+                      place());
+    } else if (finding.unwritten) {
+      status = refuse("V006", "'" + operand.name + "' is read before it is written", place());
     }
-    if (!clobbered && finding.unwritten)
-      status = refuse("V006", "'" + operand.name + "' is read before it is written", place);
   };
   for (InstrId id = 0; id < program.instrs.size() && status.ok(); ++id) {
     const Instr& instr = program.instrs[id];
-    for (const Operand& operand : instr.in) read(operand, where(program, id));
+    const auto here = [&] { return where(program, id); };
+    for (const Operand& operand : instr.in) read(operand, here);
     if (instr.accumulate) {
-      for (const Operand& operand : instr.out) read(operand, where(program, id));
+      for (const Operand& operand : instr.out) read(operand, here);
     }
     if (instr.workspace.buffer != kNone) owners.write(instr.workspace, id);
     for (const Operand& operand : instr.out) owners.write(operand, id);
   }
   for (const auto& [name, operand] : program.outputs)
-    read(operand, program.name + " program, output " + name);
+    read(operand, [&, &output = name] { return program.name + " program, output " + output; });
   return status;
 }
 
@@ -193,10 +194,10 @@ Status check_disjoint(const Program& program) {
 Status check_races(const Program& program) {
   TENON_CHECK(check_order(program));
   for (InstrId id = 0; id < program.instrs.size(); ++id) TENON_CHECK(check_within(program, id));
-  return check_reads(program, true);
+  return {};
 }
 
-Status check_initialised(const Program& program) { return check_reads(program, false); }
+Status check_uses(const Program& program) { return check_reads(program); }
 
 Status check_memory(const Program& program) {
   TENON_CHECK(check_operands(program));

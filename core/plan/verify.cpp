@@ -250,7 +250,7 @@ Result<VerifyReport> verify(const std::vector<Program>& programs) {
   size_t instrs = 0, buffers = 0;
   for (const Program& program : programs) {
     TENON_CHECK(check_memory(program));
-    TENON_CHECK(check_initialised(program));
+    TENON_CHECK(check_uses(program));
     TENON_CHECK(check_races(program));
     instrs += program.instrs.size();
     buffers += program.buffers.size();
