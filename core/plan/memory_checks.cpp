@@ -114,34 +114,39 @@ class Owners {
   std::vector<InstrId> first_write_ = std::vector<InstrId>(program_.buffers.size(), kNone);
 };
 
+Status check_read(const Program& program, Owners& owners, const Operand& operand, const std::string& place) {
+  const auto finding = owners.read(operand);
+  if (finding.clobbered_by != kNone) {
+    return refuse("V004",
+                  fmt::format("'{}' was written over by instruction {} ({})", operand.name,
+                              finding.clobbered_by, program.instrs[finding.clobbered_by].kind),
+                  place);
+  }
+  if (finding.unwritten) return refuse("V006", "'" + operand.name + "' is read before it is written", place);
+  return {};
+}
+
 Status check_reads(const Program& program) {
   Owners owners(program);
-  Status status;
-  const auto read = [&](const Operand& operand, auto&& place) {
-    if (!status.ok()) return;
-    const auto finding = owners.read(operand);
-    if (finding.clobbered_by != kNone) {
-      status = refuse("V004",
-                      fmt::format("'{}' was written over by instruction {} ({})", operand.name,
-                                  finding.clobbered_by, program.instrs[finding.clobbered_by].kind),
-                      place());
-    } else if (finding.unwritten) {
-      status = refuse("V006", "'" + operand.name + "' is read before it is written", place());
-    }
-  };
-  for (InstrId id = 0; id < program.instrs.size() && status.ok(); ++id) {
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
-    const auto here = [&] { return where(program, id); };
-    for (const Operand& operand : instr.in) read(operand, here);
+    const auto check = [&](const Operand& operand) {
+      Status status = check_read(program, owners, operand, "");
+      if (status.ok()) return status;
+      Error error = std::move(status).error();
+      error.place = where(program, id);
+      return Status(std::move(error));
+    };
+    for (const Operand& operand : instr.in) TENON_CHECK(check(operand));
     if (instr.accumulate) {
-      for (const Operand& operand : instr.out) read(operand, here);
+      for (const Operand& operand : instr.out) TENON_CHECK(check(operand));
     }
     if (instr.workspace.buffer != kNone) owners.write(instr.workspace, id);
     for (const Operand& operand : instr.out) owners.write(operand, id);
   }
   for (const auto& [name, operand] : program.outputs)
-    read(operand, [&, &output = name] { return program.name + " program, output " + output; });
-  return status;
+    TENON_CHECK(check_read(program, owners, operand, program.name + " program, output " + name));
+  return {};
 }
 
 // The two halves of V005: operands inside buffers inside spaces, and what was planned is what is needed.
