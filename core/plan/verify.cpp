@@ -38,13 +38,16 @@ Range range_of(const Program& program, const Operand& operand) {
 namespace {
 
 std::string describe(const Transfer& t) {
-  return fmt::format("{} {} {} bytes over {{{}}} (instruction {})", t.kind, name_of(t.dtype), t.bytes,
+  const std::string value =
+      t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
+  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", t.kind, value, name_of(t.dtype), t.bytes,
                      fmt::join(t.members, ","), t.instr);
 }
 
 bool same(const Transfer& a, const Transfer& b) {
   const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
   const bool one_way = a.kind == "send" || a.kind == "recv";
+  if (one_way && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value))) return false;
   const bool kinds = &a == &b || (one_way ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
@@ -75,6 +78,17 @@ bool sizes_fit(const Program& program, const Instr& instr) {
   return (instr.kind == "all_reduce" || instr.kind == "permute") && in == out;
 }
 
+// Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses
+// classes is over the pipeline's axis alone, for within a class all ranks run one list.
+bool peers_fit(const Program& program, const Instr& instr) {
+  const bool one_way = instr.kind == "send" || instr.kind == "recv";
+  const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
+  if (crosses && instr.axes.size() > 1) return false;
+  if (!one_way && instr.kind != "broadcast") return true;
+  const bool there = instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
+  return there && (!one_way || (crosses && instr.peer != program.pipeline_rank));
+}
+
 // Transfers with one peer have a lane for it, the others that of their first axis.
 std::string lane_of(const Program& program, const Instr& instr) {
   if (instr.kind == "send") return "send>" + std::to_string(instr.peer);
@@ -98,6 +112,10 @@ Status check_transfer(const Program& program, InstrId id) {
   if (!moves) return {};
   if (program.lanes[instr.lane] != lane_of(program, instr)) {
     return refuse("V002", "is on the lane of another axis or peer", where(program, id));
+  }
+  if (!peers_fit(program, instr)) {
+    return refuse("V002", "names a peer that its axis lacks, or crosses stages together with another axis",
+                  where(program, id));
   }
   if (!sizes_fit(program, instr)) {
     return refuse("V002", "what it reads and what it writes do not fit each other", where(program, id));
@@ -189,6 +207,8 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
       const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
       transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
       transfer.members = {std::min(static_cast<int32_t>(rank), other), std::max(static_cast<int32_t>(rank), other)};
+      transfer.microbatch = instr.microbatch;
+      transfer.value = operand.name;
     } else if (instr.kind == "broadcast") {
       transfer.root = group->second.at(static_cast<size_t>(instr.peer));
     }

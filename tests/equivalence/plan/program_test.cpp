@@ -154,7 +154,7 @@ TEST(compile, of_gpt2_124m_with_8_microbatches_prints_its_time) {
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
   timed("check_races", [](const Program& p) { EXPECT_TRUE(check_races(p).ok()); });
-  timed("check_initialised", [](const Program& p) { EXPECT_TRUE(check_initialised(p).ok()); });
+  timed("check_uses", [](const Program& p) { EXPECT_TRUE(check_uses(p).ok()); });
   timed("check_completeness", [](const Program& p) { EXPECT_TRUE(check_completeness({p}).ok()); });
   timed("schedule_waits", [](Program p) { schedule_waits(p); });
   timed("plan_memory", [](Program p) { plan_memory(p); });

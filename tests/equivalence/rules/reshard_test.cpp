@@ -128,7 +128,7 @@ TEST_F(Reshard, OfAnOuterAxisUnderAnInnerOneIsFoundWrongByNumbersAndByTypes) {
   gathered.name = "gathered";
   gathered.placement = Placement{{{1}, {}, {}}, {}};
   const ValueId out = graph_.add_value(gathered);
-  graph_.append(Op{find_op("all_gather"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}});
+  graph_.append(Op{find_op("all_gather"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}, 0, {}, {}});
   MeshInterpreter ranks(kernels_, graph_, mesh_, 5);
   const Tensor value = random_real(random_, {8, 8, 8});
   ranks.set(leaf, value);
@@ -146,7 +146,7 @@ TEST_F(Reshard, AnAllToAllOfAnOuterAxisIsFoundWrongByNumbersAndByTypes) {
   moved.name = "moved";
   moved.placement = Placement{{{1}, {0}, {}}, {}};
   const ValueId out = graph_.add_value(moved);
-  graph_.append(Op{find_op("all_to_all"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}});
+  graph_.append(Op{find_op("all_to_all"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}, 0, {}, {}});
   MeshInterpreter ranks(kernels_, graph_, mesh_, 5);
   const Tensor value = random_real(random_, {8, 8, 8});
   ranks.set(leaf, value);
