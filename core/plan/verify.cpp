@@ -44,11 +44,12 @@ std::string describe(const Transfer& t) {
                      fmt::join(t.members, ","), t.instr);
 }
 
+bool one_way(std::string_view kind) { return kind == "send" || kind == "recv"; }
+
 bool same(const Transfer& a, const Transfer& b) {
   const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
-  const bool one_way = a.kind == "send" || a.kind == "recv";
-  if (one_way && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value))) return false;
-  const bool kinds = &a == &b || (one_way ? ends : a.kind == b.kind);
+  if (one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value))) return false;
+  const bool kinds = &a == &b || (one_way(a.kind) ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
 
@@ -81,12 +82,11 @@ bool sizes_fit(const Program& program, const Instr& instr) {
 // Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses
 // classes is over the pipeline's axis alone, for within a class all ranks run one list.
 bool peers_fit(const Program& program, const Instr& instr) {
-  const bool one_way = instr.kind == "send" || instr.kind == "recv";
   const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
   if (crosses && instr.axes.size() > 1) return false;
-  if (!one_way && instr.kind != "broadcast") return true;
+  if (!one_way(instr.kind) && instr.kind != "broadcast") return true;
   const bool there = instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
-  return there && (!one_way || (crosses && instr.peer != program.pipeline_rank));
+  return there && (!one_way(instr.kind) || (crosses && instr.peer != program.pipeline_rank));
 }
 
 // Transfers with one peer have a lane for it, the others that of their first axis.
@@ -182,9 +182,11 @@ class Meeting {
   const Transfer* head(size_t rank) const {
     return next_[rank] < per_rank_[rank].size() ? &per_rank_[rank][next_[rank]] : nullptr;
   }
+  // Two that both send, or both receive, do not meet.
   bool is_at(int32_t rank, const Transfer& transfer) const {
     const Transfer* at = head(static_cast<size_t>(rank));
-    return at != nullptr && at->members == transfer.members;
+    if (at == nullptr || at->members != transfer.members) return false;
+    return at == &transfer || at->kind != transfer.kind || !one_way(at->kind);
   }
 
   const std::vector<std::vector<Transfer>>& per_rank_;
@@ -203,7 +205,7 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
     if (fresh) group->second = program.mesh.group(rank, instr.axes);
     const Operand& operand = moved_operand(instr);
     Transfer transfer{id, instr.kind, group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
-    if (instr.kind == "send" || instr.kind == "recv") {
+    if (one_way(instr.kind)) {
       const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
       transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
       transfer.members = {std::min(static_cast<int32_t>(rank), other), std::max(static_cast<int32_t>(rank), other)};

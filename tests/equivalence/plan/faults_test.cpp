@@ -151,7 +151,7 @@ TEST_P(Transfers, over_a_smaller_group_than_the_peers_is_a_deadlock) {
 
 // Each pair meets, but in another order on each rank: no two ever agree.
 TEST(transfers, in_a_cycle_are_a_deadlock) {
-  const auto pair = [](InstrId id, int32_t a, int32_t b) { return Transfer{id, "all_reduce", {a, b}, 8}; };
+  const auto pair = [](InstrId id, int32_t a, int32_t b) { return Transfer{id, "all_reduce", {a, b}, -1, 8}; };
   const std::vector<std::vector<Transfer>> cycle{
       {pair(0, 0, 1), pair(1, 0, 2)}, {pair(2, 1, 2), pair(0, 0, 1)}, {pair(1, 0, 2), pair(2, 1, 2)}};
   EXPECT_EQ(check_transfers(cycle).error().code, "V003");
