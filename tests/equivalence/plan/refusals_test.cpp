@@ -1,4 +1,4 @@
-// What compile() refuses that no recipe in Lua can say, because the front end fills it in.
+// What compile() refuses beyond what tests/e2e sees: what the front end fills in, and what models rarely have.
 #include "strategy_programs.hpp"
 
 namespace tenon::test {
@@ -19,6 +19,13 @@ TEST(Refusals, a_pipeline_without_a_schedule) {
   EXPECT_EQ(refusal(recipe, 2),
             "error[P033]: the model has stages, but no schedule says in which order they work\n  --> /strategies\n"
             "  fix: name one, for instance schedule/1f1b");
+}
+
+// Ranks that share a sequence hold two parts of it; a group that spans both would not be the group of one rank.
+TEST(Refusals, routing_groups_across_the_parts_of_a_sequence) {
+  EXPECT_EQ(refusal(recipe_of({"", "moe", {{"cp", 2}}, "all_gather"}, "none", false), 2),
+            "error[P010]: the 4 tokens of a part of a sequence, of which each of 2 ranks has two, are not whole routing "
+            "groups of 8\n  --> /context\n  fix: use routing groups of 4 tokens or a divisor of that, or a longer context");
 }
 
 }  // namespace
