@@ -9,6 +9,7 @@
 #include "base/suggest.h"
 #include "cli/job.h"
 #include "cli/launch.h"
+#include "cli/plan.h"
 #include "cli/sample.h"
 #include "host/resolve.h"
 #include "plan/compile.h"
@@ -23,18 +24,11 @@ struct Arguments {
   int ranks = 0;  // 0: as the recipe's mesh says
   int threads = 0;
   bool json = false;
-  bool unfold = false;
   bool markdown = false;
+  PlanOptions plan;
   SampleOptions sample;
   WorkerOptions worker;
 };
-
-// A mesh without open axes fixes the number of ranks.
-int ranks_for(const Arguments& arguments, const Recipe& recipe) {
-  if (arguments.ranks > 0) return arguments.ranks;
-  const int64_t fixed = recipe.mesh.world();
-  return fixed > 0 ? static_cast<int>(fixed) : 1;
-}
 
 Progress::Style style_of(const Arguments& arguments) {
   if (arguments.json) return Progress::Style::json;
@@ -53,31 +47,36 @@ int finish_run(const Arguments& arguments, const Job& job, Result<LoopEnd> end) 
   return finished ? 0 : kExitStopped;
 }
 
+PlanOptions plan_options(const Arguments& arguments) {
+  PlanOptions out = arguments.plan;
+  out.recipe = arguments.target;
+  out.overrides = arguments.overrides;
+  out.ranks = arguments.ranks;
+  out.json = arguments.json;
+  return out;
+}
+
+Result<int> check(const Places& places, const Arguments& arguments) {
+  return check_recipe(places, plan_options(arguments));
+}
+
+Result<int> plan(const Places& places, const Arguments& arguments) {
+  return print_plan(places, plan_options(arguments));
+}
+
 Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const Arguments& arguments) {
   auto job = job_from_recipe(places, registry, arguments.target, arguments.overrides);
   if (job.ok()) std::cerr << job->resolved.messages << std::flush;  // what the recipe printed
   return job;
 }
 
-// Errors are placed in the recipe's source.
-Result<Compiled> compile_for(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
-  const auto located = [&job](Error error) { return locate(std::move(error), job.resolved); };
-  auto mesh = resolve_mesh(job.recipe.mesh, ranks);
-  if (!mesh.ok()) return located(std::move(mesh).error());
-  auto options = compile_options(job.recipe, plugins, *mesh);
-  if (!options.ok()) return located(std::move(options).error());
-  auto compiled = compile(job.recipe, kind, *options);
-  if (!compiled.ok()) return located(std::move(compiled).error());
-  return compiled;
-}
-
 Result<int> train(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(Job job, evaluate_job(places, registry, arguments));
-  job.ranks = ranks_for(arguments, job.recipe);
+  job.ranks = ranks_for(arguments.ranks, job.recipe);
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
   TENON_TRY(const Compiled proved,
-            compile_for(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
+            compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
@@ -95,7 +94,7 @@ Result<int> resume(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Job job, job_from_run(arguments.target));
   install_stop_handler();
-  const int ranks = arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments, job.recipe);
+  const int ranks = arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
   LaunchOptions options{ranks, true, style_of(arguments), arguments.threads};
   TENON_TRY(const LoopEnd end, launch(places, registry, job, options));
   return finish_run(arguments, job, end);
@@ -149,81 +148,6 @@ Result<int> sample_text(const Places& places, const Arguments& arguments) {
   return 0;
 }
 
-struct Planned {
-  Job job;
-  PluginSet plugins;
-  Compiled compiled;
-};
-
-Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
-                                             const Arguments& arguments) {
-  auto out = std::make_unique<Planned>();
-  TENON_TRY(out->job, evaluate_job(places, registry, arguments));
-  TENON_TRY(out->plugins, plugins_of(registry, out->job));
-  TENON_TRY(out->compiled,
-            compile_for(out->job, out->plugins, ProgramKind::train, ranks_for(arguments, out->job.recipe)));
-  return out;
-}
-
-// That the data can be opened, split, and looked up by the model. Returns the number of samples.
-Result<int64_t> check_data(const Planned& planned, int ranks) {
-  const Recipe& recipe = planned.job.recipe;
-  TENON_TRY(const Compiled eval, compile_for(planned.job, planned.plugins, ProgramKind::eval, ranks));
-  TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
-  if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok())
-    return std::move(split).error();
-  TENON_CHECK(check_vocabulary(eval, feeder->token_limit()));
-  return feeder->num_samples();
-}
-
-Result<int> check(const Places& places, const Arguments& arguments) {
-  PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, arguments));
-  auto samples = check_data(*planned, ranks_for(arguments, planned->job.recipe));
-  if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
-  const std::string data =
-      fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context);
-  if (arguments.json) {
-    Json passed = planned->compiled.report.passed;
-    passed.push_back(data);
-    std::cout << Json{{"ok", true},
-                      {"passed", passed},
-                      {"program_sha256", program_hash(planned->compiled)}}
-                     .dump()
-              << '\n';
-    return 0;
-  }
-  for (const std::string& line : planned->compiled.report.passed) std::cout << "ok    " << line << '\n';
-  std::cout << "ok    " << data << "\n0 errors\n";
-  return 0;
-}
-
-Result<int> plan(const Places& places, const Arguments& arguments) {
-  PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, arguments));
-  const Program& program = planned->compiled.of(0);
-  if (arguments.json) {
-    Json memory;
-    for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
-    std::cout << Json{{"mesh", program.mesh.text()},
-                      {"memory", memory},
-                      {"flops", program.flops},
-                      {"instructions", program.instrs.size()},
-                      {"lanes", program.lanes},
-                      {"microbatches", program.microbatches},
-                      {"program_sha256", program_hash(planned->compiled)}}
-                     .dump()
-              << '\n';
-    return 0;
-  }
-  std::cout << text(program, {.fold = !arguments.unfold});
-  uint64_t total = program.kernel_private_bytes;
-  for (uint64_t bytes : program.space_bytes) total += bytes;
-  std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n", human_bytes(total),
-                           program.flops / 1e9);
-  return 0;
-}
-
 // The page docs/reference/plugins.md.
 Result<int> print_plugins_page(const PluginRegistry& registry) {
   std::cout << "# Plugins\n\nMade by `scripts/dev/generate-docs` from what the plugins declare; not to be "
@@ -268,7 +192,12 @@ CLI::Range positive() { return {1, 1 << 20}; }
 void add_recipe(CLI::App& verb, Arguments& a) {
   verb.add_option("recipe", a.target, "recipe file (.lua, or resolved .json)")->required();
   verb.add_option("overrides", a.overrides, "key=value for the recipe's parameters");
-  verb.add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
+  verb.add_option("-n,--ranks,--world", a.ranks, "number of ranks")->check(positive());
+}
+
+void add_memory(CLI::App& verb, Arguments& a) {
+  verb.add_option("--memory", a.plan.memory, "bytes that a rank has, as 16GiB; refuse what does not fit")
+      ->transform(CLI::AsSizeValue(false));
 }
 
 void add_running(CLI::App& verb, Arguments& a) {
@@ -296,10 +225,20 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   add_run(*r, a);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
   add_run(*add("eval", "loss on the held-out data", evaluate), a);
-  add_recipe(*add("check", "prove that a recipe would run, without running it", check), a);
-  CLI::App* p = add("plan", "print mesh, memory and program", plan);
+  CLI::App* c = add("check", "prove that a recipe would run on any number of ranks, without running it", check);
+  add_recipe(*c, a);
+  add_memory(*c, a);
+  CLI::App* p = add("plan", "print a rank's mesh, memory and program; draw the step", plan);
   add_recipe(*p, a);
-  p->add_flag("--all", a.unfold, "every microbatch");
+  add_memory(*p, a);
+  p->add_option("--rank", a.plan.rank, "whose program")->check(CLI::NonNegativeNumber);
+  p->add_flag("--all", a.plan.unfold, "every microbatch");
+  p->add_option("--trace", a.plan.trace, "write the simulated step of all stages for a trace viewer (.json)");
+  p->add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
+  p->add_option("--flops", a.plan.machine.flops, "operations a second of a rank, for the simulation");
+  p->add_option("--memory-bandwidth", a.plan.machine.memory_bytes, "bytes a second of its memory");
+  p->add_option("--link-bandwidth", a.plan.machine.link_bytes, "bytes a second of its link");
+  p->add_option("--link-latency", a.plan.machine.link_latency, "seconds for the first byte");
   CLI::App* s = add("sample", "write text", sample_text);
   add_run(*s, a);
   s->add_option("--prompt", a.sample.prompt, "text to go on from");

@@ -285,7 +285,9 @@ Status ClassEmitter::emit_kernel(const Op& op) {
     instr.in.push_back(std::move(operand));
   }
   for (size_t k = 0; k < op.out.size(); ++k) TENON_CHECK(bind_output(op, k, instr));
-  program_.flops += flops_of(graph_, op) / static_cast<double>(context_.work_share);
+  instr.flops = context_.flops[static_cast<size_t>(&op - graph_.ops().data())] /
+                static_cast<double>(context_.work_share);
+  program_.flops += instr.flops;
   if (const Expansion* expansion = find_expansion(op.def->kind)) {
     const std::vector<AxisId> axes = expansion->axes(graph_, op);
     expansion->emit(builder_, std::move(instr), axes);

@@ -23,6 +23,7 @@ struct EmitContext {
   const Rows& rows;
   bool tree;           // sums over ranks are added here, in the fixed tree
   int64_t work_share;  // ranks over which an op's work is spread
+  std::vector<double> flops;  // of each op, over all ranks
 };
 
 class ClassEmitter {

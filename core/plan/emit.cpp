@@ -194,8 +194,11 @@ Result<std::vector<Program>> emit(const JointGraph& joint, const Mesh& mesh, Pro
                                   const OptimizerPlan& optimizer) {
   const StagePlan stages = plan_stages(joint);
   const int64_t pipeline = options.pipeline == kNone ? 1 : mesh.axes[options.pipeline].size;
+  std::vector<double> flops;
+  for (const Op& op : joint.graph.ops()) flops.push_back(flops_of(joint.graph, op));
   const EmitContext context{joint,  mesh, kind,   options, optimizer, params,
-                            stages, rows, options.exact && !options.tree_order, mesh.world() / pipeline};
+                            stages, rows, options.exact && !options.tree_order, mesh.world() / pipeline,
+                            std::move(flops)};
   return Emitter(context).run();
 }
 

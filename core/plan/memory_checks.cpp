@@ -114,33 +114,39 @@ class Owners {
   std::vector<InstrId> first_write_ = std::vector<InstrId>(program_.buffers.size(), kNone);
 };
 
-Status check_reads(const Program& program, bool clobbered) {
+Status check_read(const Program& program, Owners& owners, const Operand& operand, const std::string& place) {
+  const auto finding = owners.read(operand);
+  if (finding.clobbered_by != kNone) {
+    return refuse("V004",
+                  fmt::format("'{}' was written over by instruction {} ({})", operand.name,
+                              finding.clobbered_by, program.instrs[finding.clobbered_by].kind),
+                  place);
+  }
+  if (finding.unwritten) return refuse("V006", "'" + operand.name + "' is read before it is written", place);
+  return {};
+}
+
+Status check_reads(const Program& program) {
   Owners owners(program);
-  Status status;
-  const auto read = [&](const Operand& operand, const std::string& place) {
-    const auto finding = owners.read(operand);
-    if (!status.ok()) return;
-    if (clobbered && finding.clobbered_by != kNone) {
-      status = refuse("V004",
-                      fmt::format("'{}' was written over by instruction {} ({})", operand.name,
-                                  finding.clobbered_by, program.instrs[finding.clobbered_by].kind),
-                      place);
-    }
-    if (!clobbered && finding.unwritten)
-      status = refuse("V006", "'" + operand.name + "' is read before it is written", place);
-  };
-  for (InstrId id = 0; id < program.instrs.size() && status.ok(); ++id) {
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
-    for (const Operand& operand : instr.in) read(operand, where(program, id));
+    const auto check = [&](const Operand& operand) {
+      Status status = check_read(program, owners, operand, "");
+      if (status.ok()) return status;
+      Error error = std::move(status).error();
+      error.place = where(program, id);
+      return Status(std::move(error));
+    };
+    for (const Operand& operand : instr.in) TENON_CHECK(check(operand));
     if (instr.accumulate) {
-      for (const Operand& operand : instr.out) read(operand, where(program, id));
+      for (const Operand& operand : instr.out) TENON_CHECK(check(operand));
     }
     if (instr.workspace.buffer != kNone) owners.write(instr.workspace, id);
     for (const Operand& operand : instr.out) owners.write(operand, id);
   }
   for (const auto& [name, operand] : program.outputs)
-    read(operand, program.name + " program, output " + name);
-  return status;
+    TENON_CHECK(check_read(program, owners, operand, program.name + " program, output " + name));
+  return {};
 }
 
 // The two halves of V005: operands inside buffers inside spaces, and what was planned is what is needed.
@@ -193,10 +199,10 @@ Status check_disjoint(const Program& program) {
 Status check_races(const Program& program) {
   TENON_CHECK(check_order(program));
   for (InstrId id = 0; id < program.instrs.size(); ++id) TENON_CHECK(check_within(program, id));
-  return check_reads(program, true);
+  return {};
 }
 
-Status check_initialised(const Program& program) { return check_reads(program, false); }
+Status check_uses(const Program& program) { return check_reads(program); }
 
 Status check_memory(const Program& program) {
   TENON_CHECK(check_operands(program));

@@ -61,7 +61,8 @@ struct Instr {
   int32_t peer = -1;           // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
   int32_t layout = -1;         // of Program::layouts: whose cuts the counts of a transfer, or the parts of
                                // update, norms and own_part, follow
-  std::vector<InstrId> waits;  // earlier instructions on other lanes
+  double flops = 0;            // of one rank
+  std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
 };
 
 // A parameter or a state slot: what checkpoints hold.

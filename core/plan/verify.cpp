@@ -115,6 +115,64 @@ Status check_group(const Transfer& t, size_t rank, size_t world) {
   return refuse("V002", fmt::format("rank {} does {}, which is no group of its own", rank, describe(t)), "");
 }
 
+// The ranks as they go through their transfers, each of which starts when all of its group have come to it.
+class Meeting {
+ public:
+  explicit Meeting(const std::vector<std::vector<Transfer>>& per_rank)
+      : per_rank_(per_rank), next_(per_rank.size()) {}
+
+  // True if the whole group of this rank's next transfer is at it. Asked of a group's first rank only.
+  bool complete(size_t rank) const {
+    const Transfer* mine = head(rank);
+    if (mine == nullptr || mine->members[0] != static_cast<int32_t>(rank)) return false;
+    return std::all_of(mine->members.begin(), mine->members.end(),
+                       [&](int32_t peer) { return is_at(peer, *mine); });
+  }
+
+  Status check_agree(size_t rank) const {
+    const Transfer& mine = *head(rank);
+    for (int32_t peer : mine.members) {
+      const Transfer& other = *head(static_cast<size_t>(peer));
+      if (same(mine, other)) continue;
+      return refuse(
+          "V002",
+          fmt::format("rank {} does {}, rank {} does {}", rank, describe(mine), peer, describe(other)), "");
+    }
+    return {};
+  }
+
+  void pass(size_t rank) {
+    for (int32_t peer : head(rank)->members) ++next_[static_cast<size_t>(peer)];
+  }
+
+  // When no group is complete any more: names who is missing where this rank waits.
+  Status check_not_stuck(size_t rank) const {
+    const Transfer* stuck = head(rank);
+    if (stuck == nullptr) return {};
+    for (int32_t peer : stuck->members) {
+      if (is_at(peer, *stuck)) continue;
+      const Transfer* other = head(static_cast<size_t>(peer));
+      return refuse("V003",
+                    fmt::format("deadlock: rank {} waits in {}, but rank {} {}", rank, describe(*stuck), peer,
+                                other == nullptr ? "has nothing left to do" : "is at " + describe(*other)),
+                    "");
+    }
+    return {};
+  }
+
+ private:
+  const Transfer* head(size_t rank) const {
+    return next_[rank] < per_rank_[rank].size() ? &per_rank_[rank][next_[rank]] : nullptr;
+  }
+  bool is_at(int32_t rank, const Transfer& transfer) const {
+    const Transfer* at = head(static_cast<size_t>(rank));
+    return at != nullptr && at->members == transfer.members;
+  }
+
+  const std::vector<std::vector<Transfer>>& per_rank_;
+  std::vector<size_t> next_;
+};
+
 }  // namespace
 
 std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
@@ -143,44 +201,17 @@ Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank) {
   for (size_t rank = 0; rank < per_rank.size(); ++rank) {
     for (const Transfer& transfer : per_rank[rank]) TENON_CHECK(check_group(transfer, rank, per_rank.size()));
   }
-  std::vector<size_t> next(per_rank.size());
-  const auto head = [&](size_t rank) -> const Transfer* {
-    return next[rank] < per_rank[rank].size() ? &per_rank[rank][next[rank]] : nullptr;
-  };
+  Meeting meeting(per_rank);
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t rank = 0; rank < per_rank.size(); ++rank) {
-      const Transfer* mine = head(rank);
-      if (mine == nullptr || mine->members[0] != static_cast<int32_t>(rank)) continue;
-      const bool together = std::all_of(mine->members.begin(), mine->members.end(), [&](int32_t peer) {
-        const Transfer* other = head(static_cast<size_t>(peer));
-        return other != nullptr && other->members == mine->members;
-      });
-      if (!together) continue;
-      for (int32_t peer : mine->members) {
-        const Transfer* other = head(static_cast<size_t>(peer));
-        if (same(*mine, *other)) continue;
-        return refuse(
-            "V002",
-            fmt::format("rank {} does {}, rank {} does {}", rank, describe(*mine), peer, describe(*other)),
-            "");
-      }
-      for (int32_t peer : mine->members) ++next[static_cast<size_t>(peer)];
+      if (!meeting.complete(rank)) continue;
+      TENON_CHECK(meeting.check_agree(rank));
+      meeting.pass(rank);
       moved = true;
     }
   }
-  for (size_t rank = 0; rank < per_rank.size(); ++rank) {
-    const Transfer* stuck = head(rank);
-    if (stuck == nullptr) continue;
-    for (int32_t peer : stuck->members) {
-      const Transfer* other = head(static_cast<size_t>(peer));
-      if (other != nullptr && other->members == stuck->members) continue;
-      return refuse("V003",
-                    fmt::format("deadlock: rank {} waits in {}, but rank {} {}", rank, describe(*stuck), peer,
-                                other == nullptr ? "has nothing left to do" : "is at " + describe(*other)),
-                    "");
-    }
-  }
+  for (size_t rank = 0; rank < per_rank.size(); ++rank) TENON_CHECK(meeting.check_not_stuck(rank));
   return {};
 }
 
@@ -250,7 +281,7 @@ Result<VerifyReport> verify(const std::vector<Program>& programs) {
   size_t instrs = 0, buffers = 0;
   for (const Program& program : programs) {
     TENON_CHECK(check_memory(program));
-    TENON_CHECK(check_initialised(program));
+    TENON_CHECK(check_uses(program));
     TENON_CHECK(check_races(program));
     instrs += program.instrs.size();
     buffers += program.buffers.size();

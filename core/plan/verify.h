@@ -32,14 +32,14 @@ Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank);
 Status check_symmetric(const std::vector<Program>& programs);
 // The same, every rank run.
 Status check_every_rank(const std::vector<Program>& programs);
-// V004: any two accesses to common bytes, one of them a write, are ordered; and nobody else writes between
-// a value's first write and its last read.
+// V004: any two accesses to common bytes, one of them a write, are ordered.
 Status check_races(const Program& program);
 // V005: every operand lies inside its buffer, every buffer inside its space, parameters, states and
 // inputs apart from each other; and the arena's peak is what was planned.
 Status check_memory(const Program& program);
-// V006: a buffer of the arena is read only where this step has written it. Needs V005.
-Status check_initialised(const Program& program);
+// V006: a buffer of the arena is read only where this step has written it, and (V004) nobody else writes
+// between a value's first write and its last read. Needs V005.
+Status check_uses(const Program& program);
 // V007: each parameter is updated once, in place, from its own gradient, to which each microbatch contributed
 // as many ops as the graph demands, each once, and which is summed over each axis that shards the samples, once
 // over each member; what rests whole is whole again after the step, on every stage that holds it. The same of

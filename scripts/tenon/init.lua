@@ -19,8 +19,12 @@ local t = {
   }),
   plugin = plugin.plugin,
   strategy = group("t.strategy", {
+    context = plugin.constructor "parallel/context",
     data = plugin.constructor "parallel/data",
     expert = plugin.constructor "parallel/expert",
+    pipeline = plugin.constructor "parallel/pipeline",
+    tensor = plugin.constructor "parallel/tensor",
+    zero = plugin.constructor "parallel/zero",
   }),
   sink = group("t.sink", { jsonl = plugin.constructor "sink/jsonl" }),
 }

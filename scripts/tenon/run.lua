@@ -36,6 +36,17 @@ local numerics = {
   end,
 }
 
+-- t.schedule("1f1b"), or { rows = { "F0.0 B0.0", ... } }: the order of a pipeline's work by hand.
+local schedule_plugin = plugin.of("schedule")
+local schedule_rows = part("schedule", { rows = s.required(s.list(s.string, "rows")) })
+local schedule = {
+  name = schedule_plugin.name .. " or a table { rows }",
+  check = function(value, owner, key)
+    if type(value) == "table" and getmetatable(value) ~= plugin.Plugin then return schedule_rows.check(value) end
+    return schedule_plugin.check(value, owner, key)
+  end,
+}
+
 local fields = {
   name = s.optional(s.string),
   seed = s.default(s.count(), 1337),
@@ -50,6 +61,7 @@ local fields = {
   optim = s.required(s.object(optim.Optimizer)),
   mesh = s.optional(s.object(mesh.Mesh)),
   strategies = s.optional(s.list(plugin.of("parallel"), "strategies")),
+  schedule = s.optional(schedule),
   kernels = s.optional(plugin.of("kernels")),
   comm = s.optional(plugin.of("comm")),
   eval = s.optional(part("eval", { every = s.required(every), batches = s.default(positive, 8) })),
@@ -74,10 +86,19 @@ local defaults = {
   log = function() return { every = 10 } end,
 }
 
+-- Stages need an order of work; without any other they work as 1F1B has them.
+local function has_pipeline(strategies)
+  for _, strategy in ipairs(strategies) do
+    if strategy.plugin == "parallel/pipeline" then return true end
+  end
+  return false
+end
+
 local function fill(out)
   for key, default in pairs(defaults) do
     if out[key] == nil then out[key] = default(out) end
   end
+  if not out.schedule and has_pipeline(out.strategies) then out.schedule = use "schedule/1f1b" end
   out.log.sinks = out.log.sinks or { use "sink/jsonl" }
 end
 

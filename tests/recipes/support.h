@@ -57,6 +57,8 @@ inline RecipeRequest request_for(const std::string& path, std::vector<std::strin
   request.helper = HELPER;
   request.plugin = FRONTEND;
   request.library = TENON_SOURCE_DIR "/scripts";
+  // The helper's own limits come first, however busy the machine.
+  request.limits.wall = std::chrono::minutes(10);
   return request;
 }
 

@@ -126,6 +126,7 @@ std::string evaluate(const tenon_frontend_config& config) {
 tenon_code evaluate_slot(const tenon_frontend_config* config, void (*emit)(void*, const char*, uint64_t),
                          void* arg, tenon_error* error) {
   return sdk::guard(error, [&] {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): the size of the pointer itself is meant
     if (!TENON_HAS(config, tenon_frontend_config, overrides) || config->path == nullptr ||
         config->library == nullptr || emit == nullptr) {
       throw sdk::Failure(TENON_E_ARGUMENT, "frontend/lua: path, library and emit are needed");

@@ -41,7 +41,7 @@ Place place_of_name(lua_State* L, const std::string& name, bool variable) {
 
 // Absent on purpose: says what to do instead.
 std::string why_absent(const std::string& name) {
-  static const std::map<std::string, std::string> kReasons{
+  static const std::map<std::string, std::string> reasons{
       {"io", "a recipe reads and writes no files"},
       {"os", "a recipe must not depend on the machine or the time"},
       {"debug", "recipes have no debug library"},
@@ -54,8 +54,8 @@ std::string why_absent(const std::string& name) {
       {"collectgarbage", "recipes do not control memory"},
       {"coroutine", "recipes have no coroutines"},
   };
-  const auto it = kReasons.find(name);
-  return it == kReasons.end() ? "" : it->second;
+  const auto it = reasons.find(name);
+  return it == reasons.end() ? "" : it->second;
 }
 
 int read_unknown_global(lua_State* L) {

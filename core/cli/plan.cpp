@@ -1,0 +1,241 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/progress.h"
+#include "host/resolve.h"
+#include "run/session.h"
+
+namespace tenon::cli {
+namespace {
+
+struct Planned {
+  Job job;
+  PluginSet plugins;
+  Compiled compiled;
+  double seconds = 0;  // of one core, to compile and verify
+};
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+uint64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+uint64_t total_bytes(const Program& program) {
+  uint64_t total = program.kernel_private_bytes;
+  for (uint64_t bytes : program.space_bytes) total += bytes;
+  return total;
+}
+
+uint64_t peak_of(const Compiled& compiled) {
+  uint64_t peak = 0;
+  for (const Program& program : compiled.programs) peak = std::max(peak, total_bytes(program));
+  return peak;
+}
+
+// The recipe with a change, compiled; its peak, or nothing where that is no plan.
+std::optional<uint64_t> peak_with(const Planned& planned, const Json& document, int ranks) {
+  auto recipe = read_recipe(document);
+  if (!recipe.ok()) return std::nullopt;
+  Job job = planned.job;
+  job.recipe = std::move(*recipe);
+  auto compiled = compile_job(job, planned.plugins, ProgramKind::train, ranks);
+  return compiled.ok() ? std::optional(peak_of(*compiled)) : std::nullopt;
+}
+
+// The smallest increase of microbatches that fits, as advice; "" where none does.
+std::string what_would_fit(const Planned& planned, int ranks, uint64_t memory) {
+  Json document = Json::parse(planned.job.recipe.document);
+  for (int64_t n = planned.job.recipe.microbatches * 2; n <= planned.job.recipe.batch; n *= 2) {
+    document["microbatches"] = n;
+    const auto peak = peak_with(planned, document, ranks);
+    if (peak && *peak <= memory) return fmt::format("microbatches = {} needs {}", n, human_bytes(*peak));
+  }
+  return "";
+}
+
+Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
+  const uint64_t peak = peak_of(planned.compiled);
+  if (memory == 0 || peak <= memory) return {};
+  const auto largest = std::ranges::max_element(planned.compiled.programs, {}, total_bytes);
+  std::string parts;
+  for (size_t i = 0; i < kNumSpaces; ++i) {
+    parts += fmt::format("{}{} {}", i == 0 ? "" : ", ", name_of(static_cast<Space>(i)),
+                         human_bytes(largest->space_bytes[i]));
+  }
+  const std::string fits = what_would_fit(planned, ranks, memory);
+  return locate(Error{"P035",
+                      fmt::format("a rank needs {} ({}), and has {}", human_bytes(peak), parts, human_bytes(memory)),
+                      "/batch",
+                      (fits.empty() ? "" : fits + "; or ") +
+                          std::string("more ranks, a higher stage of parallel/zero, more parallel/tensor"),
+                      TENON_E_MEMORY},
+                planned.job.resolved);
+}
+
+Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
+                                             const PlanOptions& options) {
+  auto out = std::make_unique<Planned>();
+  TENON_TRY(out->job, job_from_recipe(places, registry, options.recipe, options.overrides));
+  std::cerr << out->job.resolved.messages << std::flush;  // what the recipe printed
+  TENON_TRY(out->plugins, plugins_of(registry, out->job));
+  const int ranks = ranks_for(options.ranks, out->job.recipe);
+  const double start = cpu_seconds();
+  TENON_TRY(out->compiled, compile_job(out->job, out->plugins, ProgramKind::train, ranks));
+  out->seconds = cpu_seconds() - start;
+  TENON_CHECK(check_memory_limit(*out, ranks, options.memory));
+  return out;
+}
+
+// That the data can be opened, split, and looked up by the model. Returns the number of samples.
+Result<int64_t> check_data(const Planned& planned) {
+  const Recipe& recipe = planned.job.recipe;
+  TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
+  if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok())
+    return std::move(split).error();
+  TENON_CHECK(check_vocabulary(planned.compiled, feeder->token_limit()));
+  return feeder->num_samples();
+}
+
+std::string class_name(const Program& program) {
+  if (program.pipeline_axis == kNone) return "every rank";
+  return fmt::format("{} {}", program.mesh.axes[program.pipeline_axis].name, program.pipeline_rank);
+}
+
+// Where a rank is, and with whom: one line for each axis, and for each set of axes that it exchanges over.
+std::string place_of(const Program& program, int64_t rank) {
+  const Mesh& mesh = program.mesh;
+  const auto at = mesh.coordinate(rank);
+  std::string out = fmt::format("rank {}", rank);
+  for (size_t i = 0; i < at.size(); ++i) out += fmt::format(" {} {}", mesh.axes[i].name, at[i]);
+  out += "\n";
+  std::set<std::vector<AxisId>> sets;
+  for (AxisId axis = 0; axis < mesh.axes.size(); ++axis) sets.insert({axis});
+  for (const Instr& instr : program.instrs) {
+    if (instr.lane != 0) sets.insert(instr.axes);
+  }
+  for (const auto& axes : sets) {
+    std::vector<std::string> names;
+    for (AxisId axis : axes) names.push_back(mesh.axes[axis].name);
+    const auto members = mesh.group(rank, axes);
+    constexpr size_t kShown = 16;
+    const size_t shown = std::min(members.size(), kShown);
+    out += fmt::format("group {}: {}{}\n", fmt::join(names, ","),
+                       fmt::join(members.begin(), members.begin() + static_cast<ptrdiff_t>(shown), " "),
+                       members.size() > shown ? fmt::format(" ... ({} ranks)", members.size()) : "");
+  }
+  return out;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (out) return {};
+  return Error{"R024", "cannot write the file", path, "choose a folder that exists and can be written",
+               TENON_E_IO};
+}
+
+Status draw(const PlanOptions& options, const Planned& planned, const Simulation& simulation) {
+  const std::string title =
+      fmt::format("{}: {}", planned.job.recipe.name, planned.compiled.programs.front().mesh.text());
+  if (!options.svg.empty()) TENON_CHECK(write_file(options.svg, svg_of(simulation.spans, title, "seconds")));
+  if (!options.trace.empty()) TENON_CHECK(write_file(options.trace, chrome_trace_of(simulation.spans, 1e6)));
+  return {};
+}
+
+}  // namespace
+
+int ranks_for(int given, const Recipe& recipe) {
+  if (given > 0) return given;
+  const int64_t fixed = recipe.mesh.world();
+  return fixed > 0 ? static_cast<int>(fixed) : 1;
+}
+
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
+  const auto located = [&job](Error error) { return locate(std::move(error), job.resolved); };
+  auto mesh = resolve_mesh(job.recipe.mesh, ranks);
+  if (!mesh.ok()) return located(std::move(mesh).error());
+  auto options = compile_options(job.recipe, plugins, *mesh);
+  if (!options.ok()) return located(std::move(options).error());
+  auto compiled = compile(job.recipe, kind, *options);
+  if (!compiled.ok()) return located(std::move(compiled).error());
+  return compiled;
+}
+
+Result<int> check_recipe(const Places& places, const PlanOptions& options) {
+  PluginRegistry registry(places.registry);
+  TENON_TRY(const auto planned, plan_recipe(places, registry, options));
+  auto samples = check_data(*planned);
+  if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
+  std::vector<std::string> passed = planned->compiled.report.passed;
+  for (const Program& program : planned->compiled.programs)
+    passed.push_back(fmt::format("memory: {} needs {}", class_name(program), human_bytes(total_bytes(program))));
+  passed.push_back(fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context));
+  if (options.json) {
+    std::cout << Json{{"ok", true},
+                      {"passed", passed},
+                      {"peak_bytes", peak_of(planned->compiled)},
+                      {"cpu_seconds", planned->seconds},
+                      {"process_bytes", peak_bytes()},
+                      {"program_sha256", program_hash(planned->compiled)}}
+                     .dump()
+              << '\n';
+    return 0;
+  }
+  for (const std::string& line : passed) std::cout << "ok    " << line << '\n';
+  std::cout << fmt::format("0 errors; compiled and proved in {:.2f} s of one core, {}\n", planned->seconds,
+                           human_bytes(peak_bytes()));
+  return 0;
+}
+
+Result<int> print_plan(const Places& places, const PlanOptions& options) {
+  PluginRegistry registry(places.registry);
+  TENON_TRY(const auto planned, plan_recipe(places, registry, options));
+  const Compiled& compiled = planned->compiled;
+  const int64_t world = compiled.programs.front().mesh.world();
+  if (options.rank >= world) {
+    return Error{"R025", fmt::format("rank {} of a world of {}", options.rank, world), "--rank",
+                 fmt::format("0 to {}", world - 1), TENON_E_ARGUMENT};
+  }
+  const Program& program = compiled.of(options.rank);
+  const Simulation simulation = simulate(compiled.programs, options.machine);
+  TENON_CHECK(draw(options, *planned, simulation));
+  if (options.json) {
+    Json memory;
+    for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
+    std::cout << Json{{"mesh", program.mesh.text()},
+                      {"rank", options.rank},
+                      {"coordinate", program.mesh.coordinate(options.rank)},
+                      {"memory", memory},
+                      {"flops", program.flops},
+                      {"instructions", program.instrs.size()},
+                      {"lanes", program.lanes},
+                      {"microbatches", program.microbatches},
+                      {"simulated_seconds", simulation.seconds},
+                      {"idle_fraction", simulation.idle_fraction()},
+                      {"program_sha256", program_hash(compiled)}}
+                     .dump()
+              << '\n';
+    return 0;
+  }
+  std::cout << place_of(program, options.rank) << text(program, {.fold = !options.unfold});
+  std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
+                           human_bytes(total_bytes(program)), program.flops / 1e9);
+  std::cout << fmt::format("simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
+                           simulation.seconds, 100 * simulation.idle_fraction(),
+                           100 * simulation.hidden_fraction());
+  return 0;
+}
+
+}  // namespace tenon::cli

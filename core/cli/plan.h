@@ -1,0 +1,31 @@
+// The verbs `check` and `plan`: what a recipe becomes on any number of ranks, without running it.
+#pragma once
+
+#include "cli/job.h"
+#include "plan/compile.h"
+#include "plan/simulate.h"
+
+namespace tenon::cli {
+
+struct PlanOptions {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  int ranks = 0;        // 0: as the recipe's mesh says
+  int64_t rank = 0;     // whose program is printed
+  uint64_t memory = 0;  // bytes that a rank has; 0: no limit
+  bool json = false;
+  bool unfold = false;     // every microbatch
+  std::string trace, svg;  // files to write
+  Machine machine;         // for the simulation
+};
+
+// Given ranks, or those of a mesh without open axes, or 1.
+int ranks_for(int given, const Recipe& recipe);
+// Errors are placed in the recipe's source.
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks);
+
+// Exit codes.
+Result<int> check_recipe(const Places& places, const PlanOptions& options);
+Result<int> print_plan(const Places& places, const PlanOptions& options);
+
+}  // namespace tenon::cli
