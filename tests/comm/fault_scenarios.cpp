@@ -59,7 +59,7 @@ void bad_operations_are_refused(const RankContext& c) {
   refused({TENON_COMM_BROADCAST, TENON_F32, a.data(), b.data(), 4, {}, c.world}, TENON_E_ARGUMENT,
           {"member " + std::to_string(c.world) + " is not in a group of " + std::to_string(c.world)});
   refused({TENON_COMM_SEND, TENON_F32, a.data(), nullptr, 4, {}, -1}, TENON_E_ARGUMENT, {"member -1"});
-  refused({TENON_COMM_ALL_REDUCE, TENON_BF16, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"sum bf16[4]"});
+  refused({TENON_COMM_ALL_REDUCE, TENON_F16, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"sum f16[4]"});
   refused({TENON_COMM_ALL_REDUCE, TENON_U8, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"sum u8[4]"});
   refused({TENON_COMM_ALL_REDUCE, 77, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"dtype 77"});
   refused({77, TENON_F32, a.data(), b.data(), 4}, TENON_E_UNSUPPORTED, {"kind 77"});

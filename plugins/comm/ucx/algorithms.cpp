@@ -56,16 +56,17 @@ void Algorithm::plan_reduction() {
   }
   const uint64_t num_segments = direct_ ? 1 : (largest + segment_count_ - 1) / segment_count_;
   num_stages_ = static_cast<int>(num_segments) * (two_phases_ ? 2 : 1);
-  allocate((n - 1) * ((segment_count_ * op_.element + kLine - 1) / kLine * kLine));
+  staging_bytes_ = (n - 1) * ((segment_count_ * op_.element + kLine - 1) / kLine * kLine);
 }
 
-void Algorithm::allocate(uint64_t bytes) {
-  staging_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, bytes)));
+void Algorithm::reserve() {
+  if (staging_bytes_ == 0 || staging_ != nullptr) return;
+  staging_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, staging_bytes_)));
   if (staging_ == nullptr) {
-    throw sdk::Failure(TENON_E_MEMORY, comm::describe(op_) + ": no memory for " + std::to_string(bytes) +
-                                           " bytes of staging");
+    throw sdk::Failure(TENON_E_MEMORY, comm::describe(op_) + ": no memory for " +
+                                           std::to_string(staging_bytes_) + " bytes of staging");
   }
-  std::memset(staging_.get(), 0, bytes);  // page faults now, not in the step
+  std::memset(staging_.get(), 0, staging_bytes_);  // page faults now, not in the step
 }
 
 Algorithm::Range Algorithm::segment(int member, uint64_t number) const {

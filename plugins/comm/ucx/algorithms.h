@@ -16,8 +16,8 @@
 #include <memory>
 #include <vector>
 
-#include "op.hpp"
-#include "tree.hpp"
+#include "tenon_sdk/comm/op.hpp"
+#include "tenon_sdk/comm/reduce.hpp"
 
 namespace tenon::comm_ucx {
 
@@ -25,8 +25,10 @@ class Transfers;
 
 class Algorithm {
  public:
-  // Allocates the staging memory. `op` must outlive it.
+  // `op` must outlive it.
   Algorithm(const comm::Op& op, comm::Reducer reducer);
+  // Allocates the staging memory, before the first post(). Throws MEMORY.
+  void reserve();
   int num_stages() const { return num_stages_; }
   // Messages that one stage has at most.
   size_t capacity() const { return 2 * static_cast<size_t>(op_.n) + 2; }
@@ -42,7 +44,6 @@ class Algorithm {
     void operator()(std::byte* p) const { std::free(p); }
   };
   void plan_reduction();
-  void allocate(uint64_t bytes);
   Range segment(int member, uint64_t number) const;
   bool gathers(int stage) const { return two_phases_ && stage % 2 == 1; }
   uint64_t segment_of(int stage) const { return static_cast<uint64_t>(two_phases_ ? stage / 2 : stage); }
@@ -64,6 +65,7 @@ class Algorithm {
   bool two_phases_ = false;      // all_reduce: scatter, gather
   std::vector<uint64_t> parts_;  // reductions: part i is [parts_[i], parts_[i + 1])
   uint64_t segment_count_ = 0;   // elements of each part in one segment
+  uint64_t staging_bytes_ = 0;
   std::unique_ptr<std::byte[], Free> staging_;
   std::vector<const void*> sources_;
 };
