@@ -91,9 +91,10 @@ void Domain::map_pages() {
       pages_[rank] = std::move(page);
     }
   }
-  // A few microseconds; none when ranks outnumber cores, where a spinning rank keeps its peer from running.
+  // About what it costs to fall asleep and be woken; none when ranks outnumber cores, where a spinning rank keeps
+  // its peer from running.
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  spin_ = std::chrono::microseconds(on_this_host <= cores ? 10 : 0);
+  spin_ = std::chrono::microseconds(on_this_host <= cores ? 20 : 0);
 }
 
 bool Domain::share_memory(const std::vector<int>& ranks) const {
