@@ -1,6 +1,8 @@
-// comm/ucx: every scenario on processes of this host, over shared memory and over loopback TCP.
+// comm/ucx: every scenario on processes of this host, over shared memory and over loopback TCP, with operands
+// in memory from alloc and elsewhere.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -22,11 +24,12 @@ constexpr double kSeconds = 60;
 struct Case {
   int world;
   const char* tls;
+  bool reachable = false;
 };
 
 // What the ranks complained of.
 std::string run_processes(const std::string& scenario, const Case& c) {
-  const std::vector<ChildResult> results = run_ranks(scenario, c.world, c.tls, kSeconds);
+  const std::vector<ChildResult> results = run_ranks(scenario, c.world, c.tls, c.reachable, kSeconds);
   std::string complaints;
   for (size_t rank = 0; rank < results.size(); ++rank) {
     if (results[rank].exit_status == 0 && results[rank].output.empty()) continue;
@@ -73,7 +76,7 @@ TEST_P(CommUcxFaults, a_rank_that_freezes_and_goes_on_touches_nothing_of_the_oth
 TEST_P(CommUcxFaults, a_rank_killed_in_the_middle_is_named_by_all_others) {
   for (int round = 0; round < 3; ++round) {
     std::vector<ChildResult> results =
-        run_ranks("a_rank_is_killed", GetParam().world, GetParam().tls, kSeconds);
+        run_ranks("a_rank_is_killed", GetParam().world, GetParam().tls, GetParam().reachable, kSeconds);
     EXPECT_EQ(results.back().output, "ended by signal 9\n");
     results.pop_back();
     for (const ChildResult& other : results) EXPECT_EQ(other.exit_status, 0) << other.output;
@@ -81,15 +84,19 @@ TEST_P(CommUcxFaults, a_rank_killed_in_the_middle_is_named_by_all_others) {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const std::string tls = info.param.tls;
-  return "of_" + std::to_string(info.param.world) + (tls.empty() ? "" : "_" + tls);
+  std::string tls = info.param.tls;
+  std::replace(tls.begin(), tls.end(), ',', '_');
+  return "of_" + std::to_string(info.param.world) + (tls.empty() ? "" : "_" + tls) +
+         (info.param.reachable ? "_reachable" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcx,
-                         testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"}),
+                         testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"},
+                                         Case{1, "", true}, Case{2, "", true}, Case{3, "", true},
+                                         Case{5, "posix,self,tcp", true}, Case{2, "tcp", true}),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcxFaults,
                          testing::Values(Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{2, "tcp"},
-                                         Case{3, "tcp"}),
+                                         Case{3, "tcp"}, Case{2, "", true}, Case{3, "", true}),
                          case_name);
 
 // Names of UCX's segments in the places where they could stay behind.
@@ -121,7 +128,8 @@ TEST(CommUcxMemory, a_killed_rank_leaves_nothing_in_dev_shm) {
 }
 
 TEST(CommUcxOpen, unknown_transports_are_an_error_that_names_them) {
-  const std::vector<ChildResult> results = run_ranks("every_kind_matches_the_reference", 1, "warp", kSeconds);
+  const std::vector<ChildResult> results =
+      run_ranks("every_kind_matches_the_reference", 1, "warp", false, kSeconds);
   EXPECT_EQ(results[0].exit_status, 1);
   EXPECT_NE(results[0].output.find("transports 'warp'"), std::string::npos) << results[0].output;
 }

@@ -84,15 +84,15 @@ void Domain::map_pages() {
     const auto index = static_cast<size_t>(rank);
     if (rank == rank_ || !processes_[static_cast<size_t>(rank_)].on_host_of(processes_[index])) continue;
     ++on_this_host;
-    std::unique_ptr<Mapping> page = Mapping::make(peer(rank), page_tickets_[index]);
+    std::unique_ptr<Mapping> page = map(rank, page_tickets_[index]);
     if (page == nullptr) {
       maps_its_host_[static_cast<size_t>(rank_)] = 0;
     } else {
       pages_[rank] = std::move(page);
     }
   }
-  // About what it costs to fall asleep and be woken; none when ranks outnumber cores, where a spinning rank keeps
-  // its peer from running.
+  // About what it costs to fall asleep and be woken; none when ranks outnumber cores, where a spinning rank
+  // keeps its peer from running.
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   spin_ = std::chrono::microseconds(on_this_host <= cores ? 20 : 0);
 }
@@ -103,6 +103,11 @@ bool Domain::share_memory(const std::vector<int>& ranks) const {
     const auto index = static_cast<size_t>(rank);
     return maps_its_host_[index] != 0 && mine.on_host_of(processes_[index]);
   });
+}
+
+std::unique_ptr<Mapping> Domain::map(int rank, const std::string& ticket) {
+  const Peer& owner = peer(rank);
+  return process_has_ended(rank) ? nullptr : Mapping::make(owner, ticket);
 }
 
 RankPage* Domain::page_of(int rank) const {
@@ -174,7 +179,7 @@ void* Domain::allocate(uint64_t bytes) {
         exchange(rendezvous_, name, all_ranks(world_), rank_, ticket, deadline_in(timeout_ns_), timeout_ns_);
   const std::lock_guard lock(mutex_);
   for (const auto& [rank, page] : pages_) {
-    std::unique_ptr<Mapping> mapping = Mapping::make(peer(rank), tickets[static_cast<size_t>(rank)]);
+    std::unique_ptr<Mapping> mapping = map(rank, tickets[static_cast<size_t>(rank)]);
     if (mapping == nullptr)
       throw Failure(TENON_E_PEER, "the memory of rank " + std::to_string(rank) + " cannot be mapped");
     segment.of_peers[rank] = std::move(mapping);

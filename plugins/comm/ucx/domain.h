@@ -90,6 +90,9 @@ class Domain : public tenon_comm_domain {
   Segments& segments() { return segments_; }
   // Whether these ranks, this one among them, all map each other's memory.
   bool share_memory(const std::vector<int>& ranks) const;
+  // Memory of that rank, mapped here; NULL if it cannot be. UCX may crash where the owner has ended, so its
+  // process is looked at first.
+  std::unique_ptr<Mapping> map(int rank, const std::string& ticket);
   // Wakes that rank if it is on this host and sleeps.
   void ring(int rank);
   bool process_has_ended(int rank);

@@ -76,7 +76,7 @@ Group::Group(Domain& domain, std::vector<int> members)
 void Group::open_board(const std::string& ticket) {
   const std::lock_guard lock(domain_.mutex());
   if (me_ != 0) {
-    board_mapped_ = Mapping::make(peer(0), ticket);
+    board_mapped_ = domain_.map(rank_of(0), ticket);
     if (board_mapped_ == nullptr) {
       throw Failure(TENON_E_PEER, "the board of group " + text() + " cannot be mapped from rank " +
                                       std::to_string(rank_of(0)));
