@@ -1,6 +1,8 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -64,7 +66,8 @@ bool Block::make_private() {
   void* copy = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) return false;
   std::memcpy(copy, data_, bytes_);
-  if (mremap(copy, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) == MAP_FAILED) {
+  // UCX replaces libc's mremap by one that loses the last argument.
+  if (syscall(SYS_mremap, copy, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) == -1) {
     munmap(copy, bytes_);
     return false;
   }
