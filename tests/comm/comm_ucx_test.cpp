@@ -92,8 +92,9 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcx,
                          testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"},
-                                         Case{1, "", true}, Case{2, "", true}, Case{3, "", true},
-                                         Case{5, "posix,self,tcp", true}, Case{2, "tcp", true}),
+                                         Case{4, "tcp"}, Case{1, "", true}, Case{2, "", true},
+                                         Case{3, "", true}, Case{5, "posix,self,tcp", true},
+                                         Case{2, "tcp", true}),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcxFaults,
                          testing::Values(Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{2, "tcp"},

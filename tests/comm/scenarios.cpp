@@ -195,6 +195,7 @@ void every_kind_matches_the_reference(const RankContext& c) {
   // Large enough for every protocol of a transport. (The reference costs world * world.)
   if (c.world > 4) return;
   everything(world, TENON_F32, 70'001);
+  all_reduce(world, TENON_BF16, 70'001, TENON_SUM);
   all_reduce(world, TENON_F32, 3'000'017, TENON_SUM);
 }
 
