@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tenon/optimizer.h"
+#include "tenon_sdk/isa.hpp"
 #include "tenon_sdk/plugin.hpp"
 
 namespace tenon::optimizer {
@@ -15,47 +16,10 @@ namespace tenon::optimizer {
 // Elements that one part updates: large against the cost of handing out a part, small against a tensor.
 constexpr uint64_t kChunk = 1 << 15;
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };
-
-inline bool supported(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512f") != 0;
-  if (isa == Isa::kAvx2) return __builtin_cpu_supports("avx2") != 0;
-#endif
-  return isa == Isa::kBaseline;
-}
-
-inline Isa best_isa() {
-  if (supported(Isa::kAvx512)) return Isa::kAvx512;
-  return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kBaseline;
-}
-
-template <class Rule>
-void run_baseline(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-
-#if defined(__x86_64__)
-template <class Rule>
-[[gnu::target("avx2")]] void run_avx2(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-
-template <class Rule>
-[[gnu::target("avx512f")]] void run_avx512(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-#endif
-
-// Runs rule.apply(count), which must be always_inline, compiled for an instruction set that is supported.
-template <class Rule>
-void run_on(Isa isa, const Rule& rule, uint64_t count) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return run_avx512(rule, count);
-  if (isa == Isa::kAvx2) return run_avx2(rule, count);
-#endif
-  run_baseline(rule, count);
-}
+using sdk::best_isa;
+using sdk::Isa;
+using sdk::run_on;
+using sdk::supported;
 
 // base to the power n >= 0 by squaring: unlike pow() the same bits on every machine.
 inline double power(double base, int64_t n) {
