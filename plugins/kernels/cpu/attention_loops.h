@@ -43,7 +43,7 @@ struct Attention {
   // Keys or values transposed, one [width][kBlock] panel per block, zero-padded.
   static void transpose(const T* x, int64_t stride, int64_t tokens, int64_t width, T* to) {
     for (int64_t j = 0; j < tokens; j += kBlock) {
-      G::pack(x + j * stride, stride, 1, to + j * width, part(tokens, j), kBlock, kBlock, width);
+      G::template pack<kBlock>(x + j * stride, stride, 1, to + j * width, part(tokens, j), width);
     }
   }
 

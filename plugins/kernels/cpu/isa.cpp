@@ -53,9 +53,4 @@ int64_t attention_dgrad_scratch(int64_t keys, int64_t width) {
   return padded * ld * 5 + kBlock * (3 * ld + 2 * kBlock + 1) + 12 * kMaxLanes;
 }
 
-int64_t gemm_scratch(int64_t m, int64_t n) {
-  const int64_t m_padded = round_up(m, kMaxRows), n_padded = round_up(n, kMaxLanes);
-  return (m_padded + n_padded) * kDepth + m_padded * n_padded;
-}
-
 }  // namespace tenon::kernels::cpu

@@ -41,6 +41,8 @@ struct Call {
   }
   int64_t size(std::string_view dim) const { return problem.size(dim); }
 
+  // Threads that parallel() uses; results must not depend on it.
+  int64_t threads() const { return pool == nullptr ? 1 : pool->num_threads(pool); }
   // body(part) for each part; must not throw.
   template <class Body>
   void parallel(int64_t parts, Body&& body) const {
