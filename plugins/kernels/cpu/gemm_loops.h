@@ -191,7 +191,6 @@ struct Gemm {
 #pragma GCC unroll 16
           for (int64_t k = 0; k < kSide; ++k) x[k] = k < cols ? load_part(at + k * col, rows) : V{};
         }
-#pragma GCC unroll 4
         for (int64_t j = i; j < i + kSide && j < padded; j += kPiece) {
           T* panel = to + (j / Width * depth + p) * Width + j % Width;
           for (int64_t k = 0; k < cols; ++k) store_piece<kPiece>(panel + k * Width, x[k], j - i);

@@ -45,12 +45,12 @@ const LoopTable& select_loops(const char* isa) {
 
 int64_t attention_scratch(int64_t keys, int64_t width) {
   const int64_t ld = round_up(width, kMaxLanes), padded = round_up(keys, kBlock);
-  return padded * ld * 2 + kBlock * (2 * ld + kBlock + 2) + 8 * kMaxLanes;
+  return padded * ld * 2 + kBlock * (2 * ld + kRun + 2) + 8 * kMaxLanes;
 }
 
 int64_t attention_dgrad_scratch(int64_t keys, int64_t width) {
   const int64_t ld = round_up(width, kMaxLanes), padded = round_up(keys, kBlock);
-  return padded * ld * 5 + kBlock * (3 * ld + 2 * kBlock + 1) + 12 * kMaxLanes;
+  return padded * ld * 5 + kBlock * (3 * ld + 2 * kRun + 1) + 12 * kMaxLanes;
 }
 
 }  // namespace tenon::kernels::cpu

@@ -22,7 +22,8 @@ struct AttentionArgs {
   T* scratch;  // attention_scratch() or attention_dgrad_scratch() elements, aligned to 64 bytes
 };
 
-constexpr int64_t kBlock = 64;     // queries and keys of one block of attention
+constexpr int64_t kBlock = 32;     // queries and keys of one block of attention
+constexpr int64_t kRun = 256;      // keys whose scores lie side by side; a multiple of kBlock
 constexpr int64_t kMaxLanes = 16;  // most elements of a vector
 // Every panel of a packed operand of a product divides these.
 constexpr int64_t kMaxRows = 8, kMaxCols = 48;

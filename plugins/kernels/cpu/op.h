@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,6 +48,15 @@ struct Call {
   template <class Body>
   void parallel(int64_t parts, Body&& body) const {
     sdk::parallel_for(pool, parts, body);
+  }
+  // body(worker, item) for each item; who is free takes the next. At most `workers` run at once, each with a number
+  // of its own: that of its scratch.
+  template <class Body>
+  void take(int64_t items, int64_t workers, Body&& body) const {
+    std::atomic<int64_t> next{0};
+    parallel(std::min({items, workers, threads()}), [&](int64_t worker) {
+      for (int64_t item = next++; item < items; item = next++) body(worker, item);
+    });
   }
   // body(begin, count) over [0, n) in chunks.
   template <class Body>
