@@ -68,7 +68,8 @@ Work work_of(const tenon_kernel_desc& desc) {
     work.flops = (kind == "attention" ? 2 : 5) * elements(q) * static_cast<double>(k.dims[1]);
     work.name = fmt::format("{} [{}]", kind, fmt::join(q.dims, q.dims + q.ndim, " "));
   } else if (desc.num_outputs > 0) {
-    const tenon_shape& x = elements(desc.outputs[0]) > 1 || desc.num_inputs == 0 ? desc.outputs[0] : desc.inputs[0];
+    const tenon_shape& x =
+        elements(desc.outputs[0]) > 1 || desc.num_inputs == 0 ? desc.outputs[0] : desc.inputs[0];
     work.name = fmt::format("{} [{}]", kind, fmt::join(x.dims, x.dims + x.ndim, " "));
   }
   for (uint32_t i = 0; i < desc.num_inputs; ++i) {

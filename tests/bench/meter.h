@@ -1,5 +1,5 @@
-// Kernels and an optimizer seen through a meter: the tables of a PluginSet are replaced by ones that pass every
-// call on and record how long it took.
+// Kernels and an optimizer seen through a meter: the tables of a PluginSet are replaced by ones that pass
+// every call on and record how long it took.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// Where the time of a training step goes: every kernel and the update, beside the floor that the machine sets,
-// in the order of the time that is lost. Arguments: --steps N, --threads N, --json, then a recipe and key=value.
+// Where the time of a training step goes: every kernel and the update, beside the floor that the machine
+// sets, in the order of the time that is lost. Arguments: --steps N, --threads N, --json, then a recipe and
+// key=value.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -59,12 +60,9 @@ struct Line {
 Line line_of(const Record& record, int steps, const Probes& peak) {
   const double time = lower_quartile(record.seconds);
   const double calls = static_cast<double>(record.seconds.size()) / steps;
-  return {record.name,
-          calls,
-          calls * time,
-          calls * std::max(record.flops / peak.flops, record.bytes / peak.bandwidth),
-          record.flops / time,
-          record.bytes / time};
+  return {record.name,         calls,
+          calls * time,        calls * std::max(record.flops / peak.flops, record.bytes / peak.bandwidth),
+          record.flops / time, record.bytes / time};
 }
 
 struct Profile {
@@ -108,7 +106,8 @@ Result<Profile> measure(const Arguments& arguments) {
   for (const auto& [name, record] : meter.records()) {
     if (!record.seconds.empty()) out.lines.push_back(line_of(record, arguments.steps, out.peak));
   }
-  std::sort(out.lines.begin(), out.lines.end(), [](const Line& a, const Line& b) { return a.lost() > b.lost(); });
+  std::sort(out.lines.begin(), out.lines.end(),
+            [](const Line& a, const Line& b) { return a.lost() > b.lost(); });
   return out;
 }
 
@@ -128,31 +127,29 @@ void print_json(const Profile& p) {
                        {"flops_per_s", l.flops},
                        {"bytes_per_s", l.bytes}});
   }
-  std::cout << Json{{"peak_flops_per_s", p.peak.flops},
-                    {"peak_bytes_per_s", p.peak.bandwidth},
-                    {"step_seconds", p.step},
-                    {"tokens", p.tokens},
-                    {"instructions", p.instructions},
-                    {"kernels", kernels}}
+  std::cout << Json{{"peak_flops_per_s", p.peak.flops}, {"peak_bytes_per_s", p.peak.bandwidth},
+                    {"step_seconds", p.step},           {"tokens", p.tokens},
+                    {"instructions", p.instructions},   {"kernels", kernels}}
                    .dump()
             << '\n';
 }
 
 void print_table(const Profile& p) {
-  std::cout << fmt::format("probes: {:.1f} GFLOP/s, {:.1f} GB/s\n", p.peak.flops / 1e9, p.peak.bandwidth / 1e9);
-  std::cout << fmt::format("{:<44} {:>5} {:>10} {:>9} {:>9} {:>7} {:>10}\n", "lower quartile of the calls", "calls", "ms / step",
-                           "GFLOP/s", "GB/s", "floor", "lost ms");
+  std::cout << fmt::format("probes: {:.1f} GFLOP/s, {:.1f} GB/s\n", p.peak.flops / 1e9,
+                           p.peak.bandwidth / 1e9);
+  std::cout << fmt::format("{:<44} {:>5} {:>10} {:>9} {:>9} {:>7} {:>10}\n", "lower quartile of the calls",
+                           "calls", "ms / step", "GFLOP/s", "GB/s", "floor", "lost ms");
   for (const Line& l : p.lines) {
-    std::cout << fmt::format("{:<44} {:>5.0f} {:>10.3f} {:>9.1f} {:>9.1f} {:>6.0f}% {:>10.3f}\n", l.name, l.calls,
-                             l.seconds * 1e3, l.flops / 1e9, l.bytes / 1e9, 100 * l.floor / l.seconds,
-                             l.lost() * 1e3);
+    std::cout << fmt::format("{:<44} {:>5.0f} {:>10.3f} {:>9.1f} {:>9.1f} {:>6.0f}% {:>10.3f}\n", l.name,
+                             l.calls, l.seconds * 1e3, l.flops / 1e9, l.bytes / 1e9,
+                             100 * l.floor / l.seconds, l.lost() * 1e3);
   }
   const double kernels = sum_of(p, &Line::seconds), floor = sum_of(p, &Line::floor);
   std::cout << fmt::format("kernels {:.3f} ms, floor {:.3f} ms: {:.0f}%\n", kernels * 1e3, floor * 1e3,
                            100 * floor / kernels);
-  std::cout << fmt::format("step {:.3f} ms, {:.0f} tokens/s, {:.0f} instructions, {:.2f} us of each outside of kernels\n",
-                           p.step * 1e3, p.tokens / p.step, p.instructions,
-                           (p.step - kernels) / p.instructions * 1e6);
+  std::cout << fmt::format(
+      "step {:.3f} ms, {:.0f} tokens/s, {:.0f} instructions, {:.2f} us of each outside of kernels\n",
+      p.step * 1e3, p.tokens / p.step, p.instructions, (p.step - kernels) / p.instructions * 1e6);
 }
 
 int main_of(int argc, char** argv) {

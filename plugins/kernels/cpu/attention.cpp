@@ -106,7 +106,8 @@ void rope(const Call& call) {
   call.take(tokens, kWorkers, [&](int64_t worker, int64_t t) {
     double* table = call.workspace<double>() + worker * rope_table(call.problem);
     const int64_t at = t * heads * width;
-    call.loops<T>().rope(call.in<T>(0) + at, call.out<T>(0) + at, heads, width, sign * pos[t], call.state, table);
+    call.loops<T>().rope(call.in<T>(0) + at, call.out<T>(0) + at, heads, width, sign * pos[t], call.state,
+                         table);
   });
 }
 

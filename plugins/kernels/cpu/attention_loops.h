@@ -1,5 +1,5 @@
-// Attention, forward and backward: blocks of kBlock queries meet runs of blocks of keys, with a running softmax from
-// run to run. Blocks in which no query sees a key are left out, judged by positions.
+// Attention, forward and backward: blocks of kBlock queries meet runs of blocks of keys, with a running
+// softmax from run to run. Blocks in which no query sees a key are left out, judged by positions.
 #pragma once
 
 #include "gemm_loops.h"
@@ -52,7 +52,8 @@ struct Attention {
   static Run next_run(const AttentionArgs<T>& a, int64_t from, int32_t high) {
     while (from < a.keys && !visible(a, from, high)) from += kBlock;
     Run run{from, from};
-    while (run.end < a.keys && run.end - run.begin < kRun && visible(a, run.end, high)) run.end += part(a.keys, run.end);
+    while (run.end < a.keys && run.end - run.begin < kRun && visible(a, run.end, high))
+      run.end += part(a.keys, run.end);
     return run;
   }
 
@@ -64,7 +65,8 @@ struct Attention {
   }
 
   // out[n][kRun] = x y^T for the keys of a run; y as panels.
-  static void scores(const Run& run, const T* x, int64_t ld, const T* panels, int64_t width, int64_t n, T* out) {
+  static void scores(const Run& run, const T* x, int64_t ld, const T* panels, int64_t width, int64_t n,
+                     T* out) {
     for (int64_t j = run.begin; j < run.end; j += kBlock) {
       G::template block<Order::row_major>(
           n, kBlock, {width, x, ld, panels + j * width, kBlock, out + (j - run.begin), kRun, false});

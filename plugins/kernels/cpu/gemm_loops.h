@@ -1,5 +1,5 @@
-// Matrix products in cache: C[m,n] (+)= A[m,k] B[k,n], with A and B packed into panels. Each element of C sums
-// over k in order, so its bits do not depend on how m and n are cut.
+// Matrix products in cache: C[m,n] (+)= A[m,k] B[k,n], with A and B packed into panels. Each element of C
+// sums over k in order, so its bits do not depend on how m and n are cut.
 #pragma once
 
 #include "loops.h"
@@ -92,8 +92,8 @@ struct Gemm {
     rows<kRows - 1, N, order>(m, g);
   }
 
-  // A small product of operands that lie as they are. n is a multiple of the lanes; rows of B and C are readable
-  // and writable up to it.
+  // A small product of operands that lie as they are. n is a multiple of the lanes; rows of B and C are
+  // readable and writable up to it.
   template <Order order>
   static void block(int64_t m, int64_t n, Block g) {
     int64_t vectors = n / kLanes<T>;
@@ -171,8 +171,9 @@ struct Gemm {
     }
   }
 
-  // Panels of `Width` elements along i: element (i, p) goes to to[(i / Width * depth + p) * Width + i % Width], with
-  // zeros where i reaches beyond n. Element (i, p) lies at from[i * row + p * col], one of which is 1.
+  // Panels of `Width` elements along i: element (i, p) goes to to[(i / Width * depth + p) * Width + i %
+  // Width], with zeros where i reaches beyond n. Element (i, p) lies at from[i * row + p * col], one of which
+  // is 1.
   template <int64_t Width>
   static void pack(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth) {
     constexpr int64_t kSide = kLanes<T>, kPiece = Width < kSide ? Width : kSide;
@@ -207,7 +208,8 @@ struct Gemm {
     } else {
       typedef T Part __attribute__((vector_size(Piece * sizeof(T)), aligned(alignof(T)), may_alias));
       Part part;
-      __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + first * static_cast<int64_t>(sizeof(T)), sizeof part);
+      __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + first * static_cast<int64_t>(sizeof(T)),
+                       sizeof part);
       *reinterpret_cast<Part*>(to) = part;
     }
   }

@@ -29,7 +29,9 @@ constexpr int64_t kMaxLanes = 16;  // most elements of a vector
 constexpr int64_t kMaxRows = 8, kMaxCols = 48;
 
 // Always inlined: a copy compiled for one instruction set must not serve the others.
-__attribute__((always_inline)) inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+__attribute__((always_inline)) inline int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Scratch in elements, enough for every instruction set, so that plans do not depend on the machine.
 int64_t attention_scratch(int64_t keys, int64_t width);

@@ -7,50 +7,35 @@
 #include <span>
 #include <vector>
 
-#include "../reference/signature.h"
 #include "loops.h"
 #include "tenon/host.h"
-#include "tenon_sdk/plugin.hpp"
+#include "tenon_sdk/cpu_kernels.hpp"
 
 namespace tenon::kernels::cpu {
 
 // Elements of one part of a memory-bound op: long enough to hide the cost of handing it out.
 constexpr int64_t kPartElements = 16384;
 
-struct Call {
-  const Problem& problem;
+struct Device {
+  explicit Device(const sdk::Options& options);
   const LoopTable& table;
   const tenon_parallel* pool;  // NULL: one thread
-  void* const* pointers;       // inputs, outputs, then the workspace
-  const double* state;         // made by Entry::state
+};
 
-  template <class T>
-  const T* in(size_t i) const {
-    return static_cast<const T*>(pointers[i]);
-  }
-  template <class T>
-  T* out(size_t i) const {
-    return static_cast<T*>(pointers[problem.inputs().size() + i]);
-  }
-  template <class T>
-  T* workspace() const {
-    return static_cast<T*>(pointers[problem.inputs().size() + problem.outputs().size()]);
-  }
+struct Call : CpuCall<Device> {
   template <class T>
   const Loops<T>& loops() const {
-    return loops_of<T>(table);
+    return loops_of<T>(device.table);
   }
-  int64_t size(std::string_view dim) const { return problem.size(dim); }
-
   // Threads that parallel() uses; results must not depend on it.
-  int64_t threads() const { return pool == nullptr ? 1 : pool->num_threads(pool); }
+  int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
   // body(part) for each part; must not throw.
   template <class Body>
   void parallel(int64_t parts, Body&& body) const {
-    sdk::parallel_for(pool, parts, body);
+    sdk::parallel_for(device.pool, parts, body);
   }
-  // body(worker, item) for each item; who is free takes the next. At most `workers` run at once, each with a number
-  // of its own: that of its scratch.
+  // body(worker, item) for each item; who is free takes the next. At most `workers` run at once, each with a
+  // number of its own: that of its scratch.
   template <class Body>
   void take(int64_t items, int64_t workers, Body&& body) const {
     std::atomic<int64_t> next{0};
@@ -76,15 +61,7 @@ struct Call {
   }
 };
 
-using Run = void (*)(const Call&);
-
-struct Entry {
-  const char* kind;
-  Run f32, f64;
-  Run i64 = nullptr, i32 = nullptr;
-  int64_t (*workspace)(const Problem&) = nullptr;          // bytes
-  std::vector<double> (*state)(const Problem&) = nullptr;  // made once, kept by the prepared kernel
-};
+using Entry = CpuOp<Call>;
 
 inline int64_t real_bytes(const Problem& problem) { return dtype_bytes(problem.dtype()); }
 

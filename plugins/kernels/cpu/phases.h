@@ -6,8 +6,8 @@
 
 namespace tenon::kernels::cpu {
 
-// Every item of the first phase is done before any of the second begins. Whoever runs it takes items until none
-// is left, so that one thread alone can do all.
+// Every item of the first phase is done before any of the second begins. Whoever runs it takes items until
+// none is left, so that one thread alone can do all.
 class Phases {
  public:
   Phases(int64_t first, int64_t second) : first_(first), second_(second) {}

@@ -1,5 +1,5 @@
-// Matrix products on all threads. One operand is packed whole, by all; then C is cut into stripes, and whoever
-// computes a stripe packs that part of the other operand, which stays in its cache.
+// Matrix products on all threads. One operand is packed whole, by all; then C is cut into stripes, and
+// whoever computes a stripe packs that part of the other operand, which stays in its cache.
 #pragma once
 
 #include "op.h"
@@ -29,7 +29,8 @@ struct Cut {
   int64_t slab;   // of the shared operand that is packed at a time; a multiple of depth
 
   Cut(int64_t m, int64_t n, int64_t k) : rows_shared(m < n && n >= kWide) {
-    constexpr int64_t kDepth = 512, kStripe = 192, kEnough = 8, kEven = 4, kParts = 32, kShared = int64_t{1} << 22;
+    constexpr int64_t kDepth = 512, kStripe = 192, kEnough = 8, kEven = 4, kParts = 32,
+                      kShared = int64_t{1} << 22;
     const int64_t total = rows_shared ? n : m, shared = rows_shared ? m : n;
     const int64_t wanted = std::max(kEnough, round_up((total + kStripe - 1) / kStripe, kEven));
     stripe = round_up(std::max<int64_t>(1, (total + wanted - 1) / wanted), rows_shared ? kMaxCols : kMaxRows);
@@ -69,8 +70,11 @@ class Multiply {
       const int64_t end = std::min(p_.k, begin + cut_.slab);
       Phases phases(chunks, cut_.stripes);
       call_.parallel(threads, [&](int64_t part) {
-        phases.run([&](int64_t i) { pack_shared(i * kMaxCols, std::min(kMaxCols, shared - i * kMaxCols), begin, end); },
-                   [&](int64_t stripe) { multiply_stripe(part, stripe, begin, end); });
+        phases.run(
+            [&](int64_t i) {
+              pack_shared(i * kMaxCols, std::min(kMaxCols, shared - i * kMaxCols), begin, end);
+            },
+            [&](int64_t stripe) { multiply_stripe(part, stripe, begin, end); });
       });
     }
   }
@@ -100,7 +104,8 @@ class Multiply {
   }
 
   void multiply_stripe(int64_t part, int64_t stripe, int64_t begin, int64_t end) const {
-    for (int64_t k = begin; k < end; k += cut_.depth) block(part, stripe, begin, k, std::min(cut_.depth, end - k));
+    for (int64_t k = begin; k < end; k += cut_.depth)
+      block(part, stripe, begin, k, std::min(cut_.depth, end - k));
   }
 
   void block(int64_t part, int64_t stripe, int64_t slab, int64_t k, int64_t depth) const {

@@ -43,8 +43,8 @@ constexpr double kInverseFactorial[] = {1.0,
                                         1.0 / 355687428096000.0};
 
 // e^x = 2^n e^r, |r| <= ln(2)/2, by the Taylor polynomial: within 1e-7 (float), 4e-16 (double) relative.
-// 0 below 2^-125.5 (float), 2^-1021.5 (double): at kLow the biased exponent is 0, and so is the power. inf above the
-// largest number, by overflow below kHigh. NaN of NaN: the comparisons keep it.
+// 0 below 2^-125.5 (float), 2^-1021.5 (double): at kLow the biased exponent is 0, and so is the power. inf
+// above the largest number, by overflow below kHigh. NaN of NaN: the comparisons keep it.
 template <class T>
 TENON_INLINE Vec<T> exp(Vec<T> x) {
   using C = ExpConstants<T>;
