@@ -21,7 +21,7 @@ namespace {
 struct Arguments {
   int steps = 5, threads = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   bool json = false;
-  std::string recipe;
+  std::string plugins = TENON_PLUGIN_DIR, recipe;
   std::vector<std::string> overrides;
 };
 
@@ -35,6 +35,8 @@ Arguments parse(int argc, char** argv) {
       out.steps = std::stoi(argv[++i]);
     else if (word == "--threads" && i + 1 < argc)
       out.threads = std::stoi(argv[++i]);
+    else if (word == "--plugins" && i + 1 < argc)
+      out.plugins = argv[++i];
     else if (out.recipe.empty())
       out.recipe = word;
     else
@@ -81,7 +83,7 @@ Result<Profile> measure(const Arguments& arguments) {
   TENON_TRY(const ResolvedRecipe resolved, evaluate_recipe(request));
   TENON_TRY(const Recipe recipe, read_recipe(resolved.recipe));
   RegistryConfig config;
-  config.directories = {TENON_PLUGIN_DIR};
+  config.directories = {arguments.plugins};
   config.default_directories = false;
   PluginRegistry registry(config);
   TENON_TRY(PluginSet plugins, load_plugins(registry, recipe));

@@ -1,5 +1,5 @@
-// Matrix products in cache: C[m,n] (+)= A[m,k] B[k,n], with A and B packed into panels. Each element of C
-// sums over k in order, so its bits do not depend on how m and n are cut.
+// Matrix products in cache: C[m,n] (+)= A[m,k] B[k,n]. Each element of C sums over k in order, so its bits do
+// not depend on how m and n are cut.
 #pragma once
 
 #include "loops.h"
@@ -107,14 +107,15 @@ struct Gemm {
     if (vectors > 0) column<1, order>(m, g);
   }
 
-  // One panel of A times one of B, where the last of C's columns end within a vector.
+  // As panels(), where the last of C's columns end within a vector.
+  template <Order order>
   static void edge(int64_t m, int64_t n, const Block& g) {
     alignas(64) T c[kRows * kWidth];
     Block whole = g;
     whole.c = c;
     whole.ldc = kWidth;
     whole.add = false;
-    rows<kRows, kCols, Order::panel>(m, whole);
+    rows<kRows, kCols, order>(m, whole);
     for (int64_t i = 0; i < m; ++i) {
       for (int64_t j = 0; j < n; ++j) {
         T& out = g.c[i * g.ldc + j];
@@ -123,22 +124,29 @@ struct Gemm {
     }
   }
 
+  // At most kRows rows of A times one panel of B.
+  template <Order order>
   static TENON_INLINE void panels(int64_t m, int64_t n, const Block& g) {
     if (n == kWidth) {
-      rows<kRows, kCols, Order::panel>(m, g);
+      rows<kRows, kCols, order>(m, g);
     } else if (n % kLanes<T> == 0) {
-      block<Order::panel>(m, n, g);
+      block<order>(m, n, g);
     } else {
-      edge(m, n, g);
+      edge<order>(m, n, g);
     }
   }
 
-  static void product(const ProductArgs<T>& g) {
+  template <Order order>
+  static void product_of(const ProductArgs<T>& g) {
     const auto at = [&](int64_t i, int64_t j) {
       const int64_t m = g.m - i < kRows ? g.m - i : kRows, n = g.n - j < kWidth ? g.n - j : kWidth;
-      panels(m, n, {g.k, g.a + i * g.k, kRows, g.b + j * g.k, kWidth, g.c + i * g.ldc + j, g.ldc, g.add});
+      const bool packed = g.ldb == 0;
+      panels<order>(
+          m, n,
+          {g.k, g.a + i * (order == Order::panel ? g.k : g.lda), order == Order::panel ? kRows : g.lda,
+           g.b + j * (packed ? g.k : 1), packed ? kWidth : g.ldb, g.c + i * g.ldc + j, g.ldc, g.add});
     };
-    // The panel of the longer side stays in the first cache while the shorter side passes.
+    // A panel of the longer side stays in the first cache while the shorter side, from the second, passes.
     if (g.m > g.n) {
       for (int64_t i = 0; i < g.m; i += kRows) {
         for (int64_t j = 0; j < g.n; j += kWidth) at(i, j);
@@ -148,6 +156,10 @@ struct Gemm {
         for (int64_t i = 0; i < g.m; i += kRows) at(i, j);
       }
     }
+  }
+
+  static void product(const ProductArgs<T>& g) {
+    g.lda == 0 ? product_of<Order::panel>(g) : product_of<Order::row_major>(g);
   }
 
   // Square blocks of vectors turned in registers: x[p][i] becomes x[i][p].
@@ -176,10 +188,10 @@ struct Gemm {
   // is 1.
   template <int64_t Width>
   static void pack(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth) {
-    constexpr int64_t kSide = kLanes<T>, kPiece = Width < kSide ? Width : kSide;
-    const int64_t padded = round_up(n, Width);
+    constexpr int64_t kSide = kLanes<T>;
+    static_assert(Width % kSide == 0);
     V x[kSide];
-    for (int64_t i = 0; i < padded; i += kSide) {
+    for (int64_t i = 0; i < round_up(n, Width); i += kSide) {
       const int64_t rows = n - i < kSide ? (n > i ? n - i : 0) : kSide;
       for (int64_t p = 0; p < depth; p += kSide) {
         const int64_t cols = depth - p < kSide ? depth - p : kSide;
@@ -192,33 +204,29 @@ struct Gemm {
 #pragma GCC unroll 16
           for (int64_t k = 0; k < kSide; ++k) x[k] = k < cols ? load_part(at + k * col, rows) : V{};
         }
-        for (int64_t j = i; j < i + kSide && j < padded; j += kPiece) {
-          T* panel = to + (j / Width * depth + p) * Width + j % Width;
-          for (int64_t k = 0; k < cols; ++k) store_piece<kPiece>(panel + k * Width, x[k], j - i);
+        T* panel = to + (i / Width * depth + p) * Width + i % Width;
+        for (int64_t k = 0; k < cols; ++k) store<T>(panel + k * Width, x[k]);
+      }
+    }
+  }
+
+  // Panels of kRows rows, each element p of all of them side by side; rows that are missing are not written.
+  static void pack_rows(const T* from, int64_t ld, T* to, int64_t m, int64_t depth) {
+    for (int64_t i = 0; i < m; i += kRows, to += depth * kRows) {
+      const int64_t rows = m - i < kRows ? m - i : kRows;
+      for (int64_t p = 0; p < depth; ++p) {
+        const T* at = from + p * ld + i;
+        if (rows == kRows) {
+          __builtin_memcpy(to + p * kRows, at, kRows * sizeof(T));
+        } else {
+          for (int64_t r = 0; r < rows; ++r) to[p * kRows + r] = at[r];
         }
       }
     }
   }
 
-  // `Piece` lanes from `first` on.
-  template <int64_t Piece>
-  static TENON_INLINE void store_piece(T* to, V v, int64_t first) {
-    if constexpr (Piece == kLanes<T>) {
-      store<T>(to, v);
-    } else {
-      typedef T Part __attribute__((vector_size(Piece * sizeof(T)), aligned(alignof(T)), may_alias));
-      Part part;
-      __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + first * static_cast<int64_t>(sizeof(T)),
-                       sizeof part);
-      *reinterpret_cast<Part*>(to) = part;
-    }
-  }
-
-  static void pack_rows(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth) {
-    pack<kRows>(from, row, col, to, n, depth);
-  }
-  static void pack_cols(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth) {
-    pack<kWidth>(from, row, col, to, n, depth);
+  static void pack_columns(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth) {
+    pack<kWidth>(from, col, row, to, n, depth);
   }
 };
 

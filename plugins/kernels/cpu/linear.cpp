@@ -55,11 +55,17 @@ void bias_wgrad(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"linear", linear<float>, linear<double>, nullptr, nullptr,
-     [](const Problem& p) { return product_bytes(p, Sizes(p).rows, Sizes(p).outs, Sizes(p).ins); }},
+     [](const Problem& p) {
+       return product_bytes(p, Sizes(p).rows, Sizes(p).outs, Sizes(p).ins, false, true);
+     }},
     {"linear_dgrad", linear_dgrad<float>, linear_dgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return product_bytes(p, Sizes(p).rows, Sizes(p).ins, Sizes(p).outs); }},
+     [](const Problem& p) {
+       return product_bytes(p, Sizes(p).rows, Sizes(p).ins, Sizes(p).outs, false, false);
+     }},
     {"linear_wgrad", linear_wgrad<float>, linear_wgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return product_bytes(p, Sizes(p).outs, Sizes(p).ins, Sizes(p).rows); }},
+     [](const Problem& p) {
+       return product_bytes(p, Sizes(p).outs, Sizes(p).ins, Sizes(p).rows, true, false);
+     }},
     {"bias_add", bias_add<float>, bias_add<double>},
     {"bias_wgrad", bias_wgrad<float>, bias_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, p.size("b") * p.size("s"), p.size("o.."), 1); }},

@@ -34,7 +34,7 @@ constexpr Loops<T> make_loops() {
           .attention = Attention<T>::forward,
           .attention_dgrad = Attention<T>::backward,
           .pack_rows = Gemm<T>::pack_rows,
-          .pack_cols = Gemm<T>::pack_cols,
+          .pack_columns = Gemm<T>::pack_columns,
           .product = Gemm<T>::product};
 }
 

@@ -37,11 +37,15 @@ __attribute__((always_inline)) inline int64_t round_up(int64_t n, int64_t to) {
 int64_t attention_scratch(int64_t keys, int64_t width);
 int64_t attention_dgrad_scratch(int64_t keys, int64_t width);
 
-// C[m,n] (ldc) = A B, or += where add; A[m,k] as pack_rows() leaves it, B[k,n] as pack_cols() does.
+// C[m,n] = A B, or += where add. A[m,k] is row-major, or as pack_rows() leaves it where lda is 0; B[k,n]
+// likewise, with pack_columns(), and where it is not packed, n is a multiple of kMaxLanes. C is row-major.
 template <class T>
 struct ProductArgs {
   int64_t m, n, k;
-  const T *a, *b;
+  const T* a;
+  int64_t lda;
+  const T* b;
+  int64_t ldb;
   T* c;
   int64_t ldc;
   bool add;
@@ -84,10 +88,11 @@ struct Loops {
   void (*softmax)(const T* x, T lse, T* dx, int64_t n);
   void (*attention)(const AttentionArgs<T>& args);
   void (*attention_dgrad)(const AttentionArgs<T>& args);
-  // Packs n rows of A, or n columns of B, `depth` deep, for product(). Element (i, p) lies at
-  // from[i * row + p * col], one of which is 1; `to` holds n rounded up to kMaxRows or kMaxCols, times depth.
-  void (*pack_rows)(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth);
-  void (*pack_cols)(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth);
+  // Packs the operands of product(). A: m rows, element (i, p) from from[p * ld + i], to m rounded up to
+  // kMaxRows times depth elements. B: n columns, element (p, j) from from[p * row + j * col], one of which is
+  // 1, to n rounded up to kMaxCols times depth.
+  void (*pack_rows)(const T* from, int64_t ld, T* to, int64_t m, int64_t depth);
+  void (*pack_columns)(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth);
   void (*product)(const ProductArgs<T>& args);
 };
 

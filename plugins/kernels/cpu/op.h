@@ -16,6 +16,9 @@ namespace tenon::kernels::cpu {
 // Elements of one part of a memory-bound op: long enough to hide the cost of handing it out.
 constexpr int64_t kPartElements = 16384;
 
+// Threads that work on one op at once.
+constexpr int64_t kMaxWorkers = 64;
+
 struct Device {
   explicit Device(const sdk::Options& options);
   const LoopTable& table;
@@ -29,19 +32,36 @@ struct Call : CpuCall<Device> {
   }
   // Threads that parallel() uses; results must not depend on it.
   int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
+  // body(worker, item) for each item; must not throw. At most `workers` run at once, each with a number of
+  // its own: that of its scratch. Each begins with its own run of items, so that neighbours stay in one
+  // core's cache from op to op, and then helps the others.
+  template <class Body>
+  void take(int64_t items, int64_t workers, Body&& body) const {
+    workers = std::min({items, workers, threads(), kMaxWorkers});
+    if (workers <= 1) {
+      for (int64_t item = 0; item < items; ++item) body(int64_t{0}, item);
+      return;
+    }
+    struct alignas(64) Share {
+      std::atomic<int64_t> next;
+      int64_t end;
+    };
+    Share shares[kMaxWorkers];
+    for (int64_t w = 0; w < workers; ++w) {
+      shares[w].next = w * items / workers;
+      shares[w].end = (w + 1) * items / workers;
+    }
+    sdk::parallel_for(device.pool, workers, [&](int64_t worker) {
+      for (int64_t w = 0; w < workers; ++w) {
+        Share& share = shares[(worker + w) % workers];
+        for (int64_t item = share.next++; item < share.end; item = share.next++) body(worker, item);
+      }
+    });
+  }
   // body(part) for each part; must not throw.
   template <class Body>
   void parallel(int64_t parts, Body&& body) const {
-    sdk::parallel_for(device.pool, parts, body);
-  }
-  // body(worker, item) for each item; who is free takes the next. At most `workers` run at once, each with a
-  // number of its own: that of its scratch.
-  template <class Body>
-  void take(int64_t items, int64_t workers, Body&& body) const {
-    std::atomic<int64_t> next{0};
-    parallel(std::min({items, workers, threads()}), [&](int64_t worker) {
-      for (int64_t item = next++; item < items; item = next++) body(worker, item);
-    });
+    take(parts, kMaxWorkers, [&](int64_t, int64_t part) { body(part); });
   }
   // body(begin, count) over [0, n) in chunks.
   template <class Body>

@@ -1,9 +1,9 @@
-// Matrix products on all threads. One operand is packed whole, by all; then C is cut into stripes, and
-// whoever computes a stripe packs that part of the other operand, which stays in its cache.
+// Matrix products on all threads: C is cut into tiles, and who computes a tile shares nothing with the others
+// but what all read. An operand whose rows do not run the right way is packed tile by tile; the others are
+// read where they lie.
 #pragma once
 
 #include "op.h"
-#include "phases.h"
 
 namespace tenon::kernels::cpu {
 
@@ -18,118 +18,109 @@ struct Product {
   T* c;
 };
 
-// How a product is cut: by its sizes alone.
+// How a product is cut: by its sizes, and by what has to be packed.
 struct Cut {
-  static constexpr int64_t kWide = 2304;  // columns of C that give enough stripes, and even ones
-  bool rows_shared;  // A is packed once and stripes are columns of C; else B is, and stripes are rows
-  int64_t stripe;    // rows or columns of a stripe; a multiple of every panel
-  int64_t stripes;
-  int64_t parts;  // that may run at once, each with scratch of its own
-  int64_t depth;  // of a block of the sum: a stripe of that depth stays in the second cache
-  int64_t slab;   // of the shared operand that is packed at a time; a multiple of depth
+  bool pack_a, pack_b;
+  int64_t m, n;        // of a tile
+  int64_t rows, cols;  // number of tiles
+  int64_t depth;  // of a block of the sum: that much of the tile's shorter side stays in the second cache
+  int64_t
+      slab;  // of the sum that all tiles do before any goes on: it stays in the third; a multiple of depth
 
-  Cut(int64_t m, int64_t n, int64_t k) : rows_shared(m < n && n >= kWide) {
-    constexpr int64_t kDepth = 512, kStripe = 192, kEnough = 8, kEven = 4, kParts = 32,
-                      kShared = int64_t{1} << 22;
-    const int64_t total = rows_shared ? n : m, shared = rows_shared ? m : n;
-    const int64_t wanted = std::max(kEnough, round_up((total + kStripe - 1) / kStripe, kEven));
-    stripe = round_up(std::max<int64_t>(1, (total + wanted - 1) / wanted), rows_shared ? kMaxCols : kMaxRows);
-    stripes = (total + stripe - 1) / stripe;
-    parts = std::min(kParts, stripes);
-    const int64_t blocks = std::max<int64_t>(1, (k + kDepth - 1) / kDepth);
-    depth = (k + blocks - 1) / blocks;
-    slab = std::clamp<int64_t>(kShared / std::max<int64_t>(1, shared * depth), 1, blocks) * depth;
+  Cut(int64_t total_m, int64_t total_n, int64_t k, bool a_transposed, bool b_transposed)
+      : pack_a(a_transposed), pack_b(b_transposed || total_n % kMaxLanes != 0) {
+    constexpr int64_t kDepth = 512, kLong = 1024, kShort = 128, kEnough = 8, kSlab = int64_t{1} << 22;
+    // What is packed is used along the whole other side.
+    m = std::clamp<int64_t>(total_m, 1, pack_a ? kShort : kLong);
+    n = std::clamp<int64_t>(round_up(total_n, kMaxCols), kMaxCols, pack_a ? 768 : 192);
+    while (count(total_m, m) * count(total_n, n) < kEnough && halve()) {
+    }
+    rows = count(total_m, m);
+    cols = count(total_n, n);
+    const int64_t blocks = std::max<int64_t>(1, count(k, kDepth));
+    depth = count(k, blocks);
+    slab = std::clamp<int64_t>(kSlab / std::max<int64_t>(1, (total_m + total_n) * depth), 1, blocks) * depth;
   }
-  int64_t shared_panels(int64_t m, int64_t n) const {
-    return rows_shared ? round_up(m, kMaxRows) : round_up(n, kMaxCols);
+  int64_t tiles() const { return rows * cols; }
+  // Elements that a tile packs.
+  int64_t packed_a() const { return pack_a ? round_up(round_up(m, kMaxRows) * depth, kMaxLanes) : 0; }
+  int64_t packed_b() const { return pack_b ? round_up(n * depth, kMaxLanes) : 0; }
+
+ private:
+  static int64_t count(int64_t total, int64_t size) { return (total + size - 1) / size; }
+  // The side along which nothing is packed first. False where tiles are as small as pays.
+  bool halve() {
+    constexpr int64_t kLeast = 32;
+    if (n > kMaxCols && (pack_b || n > m)) {
+      n = round_up(n / 2, kMaxCols);
+    } else if (m >= 2 * kLeast) {
+      m = round_up(m / 2, kMaxRows);
+    } else {
+      return false;
+    }
+    return true;
   }
-  int64_t stripe_elements() const { return round_up(stripe * depth, kMaxLanes); }
 };
 
-inline int64_t product_bytes(const Problem& problem, int64_t m, int64_t n, int64_t k) {
-  const Cut cut(m, n, k);
-  return (round_up(cut.shared_panels(m, n) * cut.slab, kMaxLanes) + cut.parts * cut.stripe_elements()) *
-         real_bytes(problem);
+// Tiles that are computed at once, each with scratch of its own.
+constexpr int64_t kProductWorkers = 32;
+
+inline int64_t product_bytes(const Problem& problem, int64_t m, int64_t n, int64_t k, bool a_transposed,
+                             bool b_transposed) {
+  const Cut cut(m, n, k, a_transposed, b_transposed);
+  return std::min(kProductWorkers, cut.tiles()) * (cut.packed_a() + cut.packed_b()) * real_bytes(problem);
 }
 
 template <class T>
 class Multiply {
  public:
   Multiply(const Call& call, const Product<T>& p)
-      : call_(call),
-        p_(p),
-        cut_(p.m, p.n, p.k),
-        shared_(call.workspace<T>()),
-        shared_panels_(cut_.shared_panels(p.m, p.n)),
-        own_(shared_ + round_up(shared_panels_ * cut_.slab, kMaxLanes)) {}
+      : call_(call), p_(p), cut_(p.m, p.n, p.k, p.a_transposed, p.b_transposed) {}
 
   void run() const {
-    const int64_t shared = cut_.rows_shared ? p_.m : p_.n, chunks = (shared + kMaxCols - 1) / kMaxCols;
-    const int64_t threads = small() ? 1 : std::min<int64_t>(call_.threads(), cut_.parts);
+    // Waking another thread would take longer than a small product.
+    const bool small = p_.m * p_.n * p_.k < int64_t{1} << 21;
     for (int64_t begin = 0; begin < p_.k; begin += cut_.slab) {
       const int64_t end = std::min(p_.k, begin + cut_.slab);
-      Phases phases(chunks, cut_.stripes);
-      call_.parallel(threads, [&](int64_t part) {
-        phases.run(
-            [&](int64_t i) {
-              pack_shared(i * kMaxCols, std::min(kMaxCols, shared - i * kMaxCols), begin, end);
-            },
-            [&](int64_t stripe) { multiply_stripe(part, stripe, begin, end); });
+      call_.take(cut_.tiles(), small ? 1 : kProductWorkers, [&](int64_t worker, int64_t tile) {
+        for (int64_t k = begin; k < end; k += cut_.depth)
+          block(worker, tile, k, std::min(cut_.depth, end - k));
       });
     }
   }
 
  private:
-  const Loops<T>& loops() const { return call_.loops<T>(); }
-
-  void pack_rows(int64_t i, int64_t k, T* to, int64_t n, int64_t depth) const {
-    const int64_t row = p_.a_transposed ? 1 : p_.k, col = p_.a_transposed ? p_.m : 1;
-    loops().pack_rows(p_.a + i * row + k * col, row, col, to, n, depth);
-  }
-  void pack_cols(int64_t j, int64_t k, T* to, int64_t n, int64_t depth) const {
-    const int64_t row = p_.b_transposed ? p_.k : 1, col = p_.b_transposed ? 1 : p_.n;
-    loops().pack_cols(p_.b + j * row + k * col, row, col, to, n, depth);
-  }
-
-  // Waking another thread would take longer.
-  bool small() const { return p_.m * p_.n * p_.k < int64_t{1} << 21; }
-
-  // Block by block of the sum; within one, panel by panel.
-  void pack_shared(int64_t i, int64_t n, int64_t begin, int64_t end) const {
-    for (int64_t k = begin; k < end; k += cut_.depth) {
-      const int64_t depth = std::min(cut_.depth, end - k);
-      T* to = shared_ + (k - begin) * shared_panels_ + i * depth;
-      cut_.rows_shared ? pack_rows(i, k, to, n, depth) : pack_cols(i, k, to, n, depth);
+  void block(int64_t worker, int64_t tile, int64_t k, int64_t depth) const {
+    const int64_t i = tile / cut_.cols * cut_.m, j = tile % cut_.cols * cut_.n;
+    const int64_t m = std::min(cut_.m, p_.m - i), n = std::min(cut_.n, p_.n - j);
+    const Loops<T>& loops = call_.loops<T>();
+    T* scratch = call_.workspace<T>() + worker * (cut_.packed_a() + cut_.packed_b());
+    const T* a = p_.a + (p_.a_transposed ? k * p_.m + i : i * p_.k + k);
+    const T* b = p_.b + (p_.b_transposed ? j * p_.k + k : k * p_.n + j);
+    if (cut_.pack_a) {
+      loops.pack_rows(a, p_.m, scratch, m, depth);
+      a = scratch;
     }
-  }
-
-  void multiply_stripe(int64_t part, int64_t stripe, int64_t begin, int64_t end) const {
-    for (int64_t k = begin; k < end; k += cut_.depth)
-      block(part, stripe, begin, k, std::min(cut_.depth, end - k));
-  }
-
-  void block(int64_t part, int64_t stripe, int64_t slab, int64_t k, int64_t depth) const {
-    const int64_t at = stripe * cut_.stripe;
-    const T* shared = shared_ + (k - slab) * shared_panels_;
-    T* own = own_ + part * cut_.stripe_elements();
-    const bool add = k > 0 || call_.problem.accumulate();
-    if (cut_.rows_shared) {
-      const int64_t n = std::min(cut_.stripe, p_.n - at);
-      pack_cols(at, k, own, n, depth);
-      loops().product({p_.m, n, depth, shared, own, p_.c + at, p_.n, add});
-    } else {
-      const int64_t m = std::min(cut_.stripe, p_.m - at);
-      pack_rows(at, k, own, m, depth);
-      loops().product({m, p_.n, depth, own, shared, p_.c + at * p_.n, p_.n, add});
+    if (cut_.pack_b) {
+      T* to = scratch + cut_.packed_a();
+      loops.pack_columns(b, p_.b_transposed ? 1 : p_.n, p_.b_transposed ? p_.k : 1, to, n, depth);
+      b = to;
     }
+    loops.product({.m = m,
+                   .n = n,
+                   .k = depth,
+                   .a = a,
+                   .lda = cut_.pack_a ? 0 : p_.k,
+                   .b = b,
+                   .ldb = cut_.pack_b ? 0 : p_.n,
+                   .c = p_.c + i * p_.n + j,
+                   .ldc = p_.n,
+                   .add = k > 0 || call_.problem.accumulate()});
   }
 
   const Call& call_;
   const Product<T>& p_;
   Cut cut_;
-  T* shared_;
-  int64_t shared_panels_;
-  T* own_;
 };
 
 template <class T>
