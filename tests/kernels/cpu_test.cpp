@@ -124,14 +124,15 @@ TEST_P(Cpu, multiplies_matrices_however_they_are_cut) {
   struct Sizes {
     int64_t rows, outs, ins;
   };
-  for (const Sizes& n : {Sizes{70, 2305, 40}, {33, 50, 1100}, {513, 31, 9}, {20, 1100, 4500}, {2310, 17, 70}}) {
+  for (const Sizes& n :
+       {Sizes{70, 2305, 40}, {33, 50, 1100}, {513, 31, 9}, {20, 1100, 4500}, {2310, 17, 70}}) {
     CaseMaker make(reference, GetParam().dtype, {1, n.rows, 1, 1, 1, 1, 1, 2}, 11);
     const Tensor x = make.random({1, n.rows, n.ins}), w = make.random({n.outs, n.ins}),
                  y = make.random({1, n.rows, n.outs});
     for (const Op& op : {Op{"linear", {x, w}, {y}, {}}, Op{"linear_dgrad", {y, w}, {x}, {}},
                          Op{"linear_wgrad", {y, x}, {w}, {}, TENON_KERNEL_ACCUMULATE}}) {
-      const std::string place = op.kind + " of " + std::to_string(n.rows) + " rows, " + std::to_string(n.outs) +
-                                " outs, " + std::to_string(n.ins) + " ins";
+      const std::string place = op.kind + " of " + std::to_string(n.rows) + " rows, " +
+                                std::to_string(n.outs) + " outs, " + std::to_string(n.ins) + " ins";
       const Result want = reference.run(op), got = three.run(op, 24);
       ASSERT_EQ(got.code, TENON_OK) << place << ": " << got.message;
       ASSERT_NO_FATAL_FAILURE(expect_close(got.out[0], want.out[0], tolerance(GetParam().dtype), place));

@@ -48,17 +48,16 @@ struct Cut {
 
  private:
   static int64_t count(int64_t total, int64_t size) { return (total + size - 1) / size; }
-  // The side along which nothing is packed first. False where tiles are as small as pays.
+  // First the side that leaves what is packed in use as often. False where tiles are as small as pays.
   bool halve() {
     constexpr int64_t kLeast = 32;
-    if (n > kMaxCols && (pack_b || n > m)) {
+    const bool narrow = n > kMaxCols, low = m >= 2 * kLeast;
+    if (narrow && (!low || pack_b || (!pack_a && n > m))) {
       n = round_up(n / 2, kMaxCols);
-    } else if (m >= 2 * kLeast) {
+    } else if (low) {
       m = round_up(m / 2, kMaxRows);
-    } else {
-      return false;
     }
-    return true;
+    return narrow || low;
   }
 };
 
