@@ -275,16 +275,15 @@ namespace {
 
 using FactorAxes = std::vector<std::vector<AxisId>>;
 
-// Gives a factor the axes of an operand's dim up to the first that shards another factor already, unless
-// the factor has some or must be whole.
+// Gives a factor the axes of an operand's dim that shard no other factor yet, unless the factor has some or
+// must be whole.
 void adopt(const Rule& rule, const std::vector<int>& operand, const Placement& placement, FactorAxes& axes,
            std::set<AxisId>& used) {
   for (size_t d = 0; d < operand.size(); ++d) {
     const int f = operand[d];
     if (!axes[f].empty() || rule.factors[f].kind == Rule::Kind::whole) continue;
     for (AxisId axis : placement.dims[d]) {
-      if (!used.insert(axis).second) break;
-      axes[f].push_back(axis);
+      if (used.insert(axis).second) axes[f].push_back(axis);
     }
   }
 }

@@ -65,8 +65,12 @@ std::vector<Lifetime> lifetimes(const Program& program) {
     for (const Operand& operand : instr.out) extend(operand);
     extend(instr.workspace);
   }
-  for (const auto& [name, operand] : program.outputs) {  // read after the step
+  const auto keep = [&out](const Operand& operand) {  // read after the step
     if (operand.buffer != kNone) out[operand.buffer].hi = UINT64_MAX;
+  };
+  for (const auto& [name, operand] : program.outputs) keep(operand);
+  for (const Instr& instr : program.instrs) {
+    if (instr.kind == "update") keep(instr.in[0]);  // Session::gradient()
   }
   return out;
 }

@@ -20,6 +20,7 @@ __attribute__((target("avx512f,fma"))) double peak_flops() {
   for (int trial = 0; trial < 20; ++trial) {
     const auto start = std::chrono::steady_clock::now();
     V sum[12] = {};
+    for (V& s : sum) asm volatile("" : "+v"(s));
     for (int i = 0; i < 200000; ++i) {
 #pragma GCC unroll 12
       for (int j = 0; j < 12; ++j) sum[j] = sum[j] * x + y;

@@ -56,4 +56,25 @@ inline void expect_close(const RunRecord& one, const RunRecord& many, Dtype dtyp
   }
 }
 
+// Parameters and optimizer state, by the same rule: a tensor against what all of its kind amount to.
+inline void expect_close_tensors(const RunRecord& one, const RunRecord& many, double tol) {
+  ASSERT_EQ(one.tensors.size(), many.tensors.size());
+  const auto kind_of = [](const std::string& name) {
+    return name.substr(std::min(name.find('/'), name.size()));  // of "<parameter>/<plugin>.<slot>"
+  };
+  std::map<std::string, double> all;
+  for (const auto& [name, bytes] : one.tensors)
+    all[kind_of(name)] += std::pow(norm_of(as_doubles(bytes, one.dtypes.at(name))), 2);
+  for (const auto& [name, bytes] : one.tensors) {
+    const auto it = many.tensors.find(name);
+    ASSERT_NE(it, many.tensors.end()) << name;
+    ASSERT_EQ(it->second.size(), bytes.size()) << name;
+    const auto x = as_doubles(bytes, one.dtypes.at(name)), y = as_doubles(it->second, many.dtypes.at(name));
+    std::vector<double> difference(x.size());
+    for (size_t i = 0; i < x.size(); ++i) difference[i] = x[i] - y[i];
+    const double allowed = tol * std::max(norm_of(x), 1e-3 * std::sqrt(all[kind_of(name)]));
+    EXPECT_LE(norm_of(difference), allowed) << name << " after the last step";
+  }
+}
+
 }  // namespace tenon::test
