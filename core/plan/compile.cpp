@@ -128,7 +128,9 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
     return Error{"P032",
                  fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
                              rows.stages, ranks, probe.stages),
-                 "/schedule/rows", "", TENON_E_RECIPE};
+                 "/schedule/rows",
+                 fmt::format("give {} lists, one for each rank, with the stages 0 to {}", ranks, probe.stages - 1),
+                 TENON_E_RECIPE};
   }
   if (options.schedule.table == nullptr) {
     return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
