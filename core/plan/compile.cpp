@@ -23,6 +23,7 @@ struct Split {  // of a step's samples
 struct Probe {
   int64_t data_ranks = 1;  // over which the samples are cut
   int64_t seq_ranks = 1;   // over which each sequence is cut
+  std::vector<int64_t> routing_groups;  // of consecutive tokens, of the ops that route them
   int stages = 1;
   AxisId pipeline = kNone;
 };
@@ -34,6 +35,10 @@ Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& anno
   for (const Pin& pin : forward.graph.value(forward.tokens).pins) {
     if (pin.dim == size_t{0}) out.data_ranks *= mesh.axes[pin.axis].size;
     if (pin.dim == size_t{1}) out.seq_ranks *= mesh.axes[pin.axis].size;
+  }
+  for (const Op& op : forward.graph.ops()) {
+    if (std::string_view(op.def->kind) == "route_topk")
+      out.routing_groups.push_back(attr_int(op.attrs, "group"));
   }
   out.stages = forward.graph.stages();
   out.pipeline = forward.graph.pipeline;
@@ -53,6 +58,22 @@ Status check_context(const Recipe& recipe, int64_t ranks) {
                below > 0 ? fmt::format("nearest: {} or {}", below, below + parts)
                          : fmt::format("nearest: {}", parts),
                TENON_E_RECIPE};
+}
+
+// A group whose tokens are in two parts would be another group than on one rank.
+Status check_routing(const Recipe& recipe, const Probe& found) {
+  const int64_t part = recipe.context / (2 * found.seq_ranks);
+  for (int64_t group : found.routing_groups) {
+    if (found.seq_ranks == 1 || part % group == 0) continue;
+    return Error{"P010",
+                 fmt::format("the {} tokens of a part of a sequence, of which each of {} ranks has two, are not "
+                             "whole routing groups of {}",
+                             part, found.seq_ranks, group),
+                 "/context",
+                 fmt::format("use routing groups of {} tokens or a divisor of that, or a longer context", part),
+                 TENON_E_RECIPE};
+  }
+  return {};
 }
 
 Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
@@ -107,7 +128,9 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
     return Error{"P032",
                  fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
                              rows.stages, ranks, probe.stages),
-                 "/schedule/rows", "", TENON_E_RECIPE};
+                 "/schedule/rows",
+                 fmt::format("give {} lists, one for each rank, with the stages 0 to {}", ranks, probe.stages - 1),
+                 TENON_E_RECIPE};
   }
   if (options.schedule.table == nullptr) {
     return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
@@ -236,6 +259,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   };
   TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
   TENON_CHECK(check_context(recipe, found.seq_ranks));
+  TENON_CHECK(check_routing(recipe, found));
   TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
   TENON_TRY(const Rows train_rows,
             plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
