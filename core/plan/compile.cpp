@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "graph/ops.h"
 #include "graph/propagate.h"
 #include "plan/bucket_kernels.h"
 #include "plan/memory.h"
