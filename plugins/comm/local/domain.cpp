@@ -19,8 +19,8 @@ namespace {
 
 // A few microseconds; none when ranks outnumber cores, where a spinning rank keeps its peer from running.
 int spins_for(int world) {
-  constexpr int few = 100;
-  return world <= static_cast<int>(std::thread::hardware_concurrency()) ? few : 0;
+  constexpr int kFew = 100;
+  return world <= static_cast<int>(std::thread::hardware_concurrency()) ? kFew : 0;
 }
 
 std::string problem_of_abort(int rank) { return "rank " + std::to_string(rank) + " has aborted its domain"; }
@@ -39,15 +39,15 @@ Domain::~Domain() {
 }
 
 void* Domain::allocate(uint64_t bytes) {
-  constexpr uint64_t huge_page = uint64_t{2} << 20;
-  const uint64_t alignment = bytes >= huge_page ? huge_page : 64;
+  constexpr uint64_t kHugePage = uint64_t{2} << 20;
+  const uint64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   if (bytes > UINT64_MAX / 2)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
   const uint64_t size = (std::max<uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* pointer = std::aligned_alloc(alignment, size);
   if (pointer == nullptr)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
-  if (alignment == huge_page) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
+  if (alignment == kHugePage) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
   std::memset(pointer, 0, size);
   const std::lock_guard lock(mutex_);
   allocated_.insert(pointer);
