@@ -164,6 +164,27 @@ Status check_storage(const Recipe& recipe, const CompileOptions& options, const 
   return {};
 }
 
+// The fixed tree adds logical shards of the batch. A parameter that is cut over an axis of the batch gets its gradient
+// by exchange instead, in an order that depends on the number of ranks.
+Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& mesh) {
+  if (!recipe.exact) return {};
+  const Graph& graph = train.graph;
+  const Placement& tokens = graph.value(train.inputs.at("tokens")).placement;
+  for (ValueId id : train.params) {
+    for (const auto& cut : tokens.dims) {
+      for (AxisId axis : cut) {
+        if (!graph.value(id).placement.sharded_dim(axis)) continue;
+        return Error{"P036",
+                     fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
+                                 "the number of ranks",
+                                 graph.value(id).name, mesh.axes[axis].name),
+                     "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
+      }
+    }
+  }
+  return {};
+}
+
 LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options) {
   const bool elements = std::ranges::all_of(options.slots, &OptimizerSlots::elements);
   return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0};
@@ -251,6 +272,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_TRY(const JointGraph train,
             build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
   TENON_CHECK(check_storage(recipe, options, train.graph));
+  TENON_CHECK(check_exact(recipe, train, mesh));
   const OptimizerPlan optimizer = plan_optimizer(recipe, train, options);
   TENON_TRY(const ParamPlan params, plan_params(train, mesh, train_rows.owner, optimizer.group_of_param,
                                                 layout_options(recipe, options)));

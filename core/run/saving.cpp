@@ -162,7 +162,7 @@ Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, con
 Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
                                const std::string& place) const {
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (const Program& program : (train_ ? *train_ : *eval_).programs) {  // what all stages hold together
+  for (const Program& program : programs_->layout().programs) {  // what all stages hold together
     for (const auto* list : {&program.params, &program.states}) {
       for (const TensorInfo& tensor : *list) {
         if (tensor.copy) continue;
@@ -171,12 +171,12 @@ Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json&
     }
   }
   checkpoint::Manifest saved = manifest;
-  if (!train_) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
+  if (!programs_->train) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
     std::erase_if(saved.tensors,
                   [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });
   }
   TENON_CHECK(checkpoint::match(saved, expected));
-  if (!train_) return {};
+  if (!programs_->train) return {};
   const Json& before = meta.at("recipe");
   const Json now = identity(recipe_);
   for (const auto& [key, value] : now.items()) {

@@ -136,36 +136,41 @@ Status Session::open_all() {
   TENON_TRY(const Mesh mesh, resolve_mesh(recipe_.mesh, options_.id.world));
   TENON_TRY(feeder_, Feeder::open(plugins_.data, options_.root, recipe_.context));
   TENON_TRY(sampler_, Sampler::create(feeder_->num_samples(), recipe_.valid, recipe_.seed));
-  TENON_CHECK(compile_all(mesh));
-  TENON_CHECK(check_vocabulary(*eval_, feeder_->token_limit()));
+  programs_ = options_.programs;
+  if (programs_ == nullptr) {
+    TENON_TRY(programs_, compile_programs(recipe_, plugins_, options_.id.world, options_.training));
+  }
+  TENON_CHECK(check_vocabulary(programs_->eval, feeder_->token_limit()));
   TENON_CHECK(agree("data", feeder_->digest()));
-  TENON_CHECK(agree("program", train_ ? program_hash(*train_) : program_hash(*eval_)));
+  TENON_CHECK(agree("program", program_hash(programs_->layout())));
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
   TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr,
                                       options_.timeout_ns));
   std::array<uint64_t, kNumSpaces> bytes{};
-  for (const auto* compiled : {&train_, &eval_, &logits_}) {
-    if (!*compiled) continue;
+  for (const Compiled* compiled : {&programs_->layout(), &programs_->eval, &programs_->logits}) {
     for (size_t i = 0; i < kNumSpaces; ++i)
-      bytes[i] = std::max(bytes[i], mine(**compiled).space_bytes[i]);
+      bytes[i] = std::max(bytes[i], mine(*compiled).space_bytes[i]);
   }
   TENON_CHECK(device_->allocate(bytes));
   initialise_params();
-  if (train_) {
-    TENON_TRY(train_executor_, Executor::prepare(mine(*train_), *device_, recipe_.exact));
+  if (programs_->train) {
+    TENON_TRY(train_executor_, Executor::prepare(mine(*programs_->train), *device_, recipe_.exact));
   }
-  TENON_TRY(eval_executor_, Executor::prepare(mine(*eval_), *device_, recipe_.exact));
+  TENON_TRY(eval_executor_, Executor::prepare(mine(programs_->eval), *device_, recipe_.exact));
   return prepare_control();
 }
 
-Status Session::compile_all(const Mesh& mesh) {
-  TENON_TRY(const CompileOptions options, compile_options(recipe_, plugins_, mesh));
-  if (options_.training) {
-    TENON_TRY(train_, compile(recipe_, ProgramKind::train, options));
+Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
+                                                         int64_t world, bool training) {
+  TENON_TRY(const Mesh mesh, resolve_mesh(recipe.mesh, world));
+  TENON_TRY(const CompileOptions options, compile_options(recipe, plugins, mesh));
+  const auto out = std::make_shared<Programs>();
+  if (training) {
+    TENON_TRY(out->train, compile(recipe, ProgramKind::train, options));
   }
-  TENON_TRY(eval_, compile(recipe_, ProgramKind::eval, options));
-  TENON_TRY(logits_, compile(recipe_, ProgramKind::logits, options));
-  return {};
+  TENON_TRY(out->eval, compile(recipe, ProgramKind::eval, options));
+  TENON_TRY(out->logits, compile(recipe, ProgramKind::logits, options));
+  return std::shared_ptr<const Programs>(out);
 }
 
 Status check_vocabulary(const Compiled& compiled, int64_t limit) {
@@ -267,9 +272,9 @@ char* Session::data(const TensorInfo& tensor) const {
 }
 
 Session::GradientPart Session::gradient(const std::string& param) const {
-  const TensorInfo* info = train_ ? find(param) : nullptr;
+  const TensorInfo* info = programs_->train ? find(param) : nullptr;
   if (info == nullptr) return {};
-  const Program& program = mine(*train_);
+  const Program& program = mine(*programs_->train);
   for (const Instr& instr : program.instrs) {
     if (instr.kind != "update" || instr.layout != static_cast<int32_t>(info->layout)) continue;
     const FlatLayout& layout = program.layouts[info->layout];
@@ -283,10 +288,8 @@ Session::GradientPart Session::gradient(const std::string& param) const {
 MemoryReport Session::memory() const {
   MemoryReport out{device_->bytes(Space::param), device_->bytes(Space::state), device_->bytes(Space::input),
                    device_->bytes(Space::arena), 0};
-  for (const auto* compiled : {&train_, &eval_, &logits_}) {
-    if (*compiled)
-      out.kernels_private = std::max(out.kernels_private, mine(**compiled).kernel_private_bytes);
-  }
+  for (const Compiled* compiled : {&programs_->layout(), &programs_->eval, &programs_->logits})
+    out.kernels_private = std::max(out.kernels_private, mine(*compiled).kernel_private_bytes);
   return out;
 }
 
@@ -338,7 +341,7 @@ double Session::read(const Program& program, const std::string& output) const {
 Result<StepResult> Session::step() {
   const ThreadPool::Use use(*pool_);
   const double start = seconds_now();
-  const Program& program = mine(*train_);
+  const Program& program = mine(*programs_->train);
   std::vector<int64_t> batch;
   for (int64_t i = 0; i < recipe_.batch; ++i)
     batch.push_back(sampler_->train(steps_done_ * recipe_.batch + i));
@@ -368,7 +371,7 @@ Result<StepResult> Session::step() {
 
 Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
-  const Program& program = mine(*eval_);
+  const Program& program = mine(programs_->eval);
   if (sampler_->num_valid() == 0) {
     return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0",
                  TENON_E_RECIPE};
@@ -389,7 +392,7 @@ Result<EvalResult> Session::evaluate() {
 
 Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) {
   const ThreadPool::Use use(*pool_);
-  const Program& program = mine(*logits_);
+  const Program& program = mine(programs_->logits);
   if (!logits_executor_) {
     TENON_TRY(logits_executor_, Executor::prepare(program, *device_, recipe_.exact));
   }

@@ -17,6 +17,15 @@
 
 namespace tenon {
 
+// The programs of a run, for every rank.
+struct Programs {
+  std::optional<Compiled> train;  // of a run that trains
+  Compiled eval, logits;
+
+  // Those that fix which rank holds what.
+  const Compiled& layout() const { return train ? *train : eval; }
+};
+
 struct SessionOptions {
   RankId id;
   run::Rendezvous* rendezvous = nullptr;  // may be NULL when world is 1; outlives the session
@@ -24,6 +33,9 @@ struct SessionOptions {
   int threads = 1;                        // of this rank
   int64_t timeout_ns = 120'000'000'000;   // for every wait on peers
   bool training = true;                   // false: no train program (eval, sample)
+  // What compile_programs() made of the recipe for this world; NULL: the session compiles. Ranks of one process
+  // may share it.
+  std::shared_ptr<const Programs> programs = nullptr;
 };
 
 struct StepResult {
@@ -59,6 +71,10 @@ struct MemoryReport {
 // from `plugins`.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
+// Pure as compile(), and with its errors.
+Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
+                                                         int64_t world, bool training);
+
 // Error D003 unless every table that the programs look tokens up in has a row for each token below `limit`.
 Status check_vocabulary(const Compiled& compiled, int64_t limit);
 
@@ -93,8 +109,8 @@ class Session {
   int64_t steps_done() const { return steps_done_; }
   int64_t attempt() const { return attempt_; }
   const Recipe& recipe() const { return recipe_; }
-  const Program& train_program() const { return train_->of(options_.id.rank); }
-  const VerifyReport& report() const { return train_->report; }
+  const Program& train_program() const { return mine(*programs_->train); }
+  const VerifyReport& report() const { return programs_->train->report; }
   MemoryReport memory() const;
   Overlap overlap() const;
   // Of the whole model, wherever its stages are.
@@ -127,13 +143,12 @@ class Session {
   Session(const Recipe& recipe, const PluginSet& plugins, const SessionOptions& options)
       : recipe_(recipe), plugins_(plugins), options_(options) {}
   Status open_all();
-  Status compile_all(const Mesh& mesh);
   Status agree(const std::string& what, const std::string& mine);
   Status prepare_control();
   void initialise_params();
   // This rank's program of a kind.
   const Program& mine(const Compiled& compiled) const { return compiled.of(options_.id.rank); }
-  const Program& layout() const { return mine(train_ ? *train_ : *eval_); }
+  const Program& layout() const { return mine(programs_->layout()); }
   Status feed(const Program& program, const std::vector<int64_t>& batch);
   double read(const Program& program, const std::string& output) const;
   std::string meta() const;
@@ -148,7 +163,7 @@ class Session {
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Feeder> feeder_;
   std::optional<Sampler> sampler_;
-  std::optional<Compiled> train_, eval_, logits_;
+  std::shared_ptr<const Programs> programs_;
   std::unique_ptr<RankDevice> device_;
   std::unique_ptr<Executor> train_executor_, eval_executor_, logits_executor_;
   Handle<tenon_comm_plan> control_;

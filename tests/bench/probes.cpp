@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <new>
+#include <thread>
 
 namespace tenon::bench {
 namespace {
@@ -88,6 +90,23 @@ double peak_bandwidth(ThreadPool& pool) {
 }
 
 }  // namespace
+
+double core_latency() {
+  constexpr int kRounds = 20000;
+  std::atomic<int> turn{0};
+  const auto play = [&turn](int me) {
+    for (int i = 0; i < kRounds; ++i) {
+      while (turn.load(std::memory_order_acquire) != 2 * i + me) {
+      }
+      turn.store(2 * i + me + 1, std::memory_order_release);
+    }
+  };
+  const double start = seconds_now();
+  std::thread other([&] { play(1); });
+  play(0);
+  other.join();
+  return (seconds_now() - start) / (2.0 * kRounds) * 1e9;
+}
 
 Probes probe(ThreadPool& pool) { return {peak_flops(pool), peak_bandwidth(pool)}; }
 

@@ -10,6 +10,10 @@ struct Probes {
   double bandwidth;  // bytes per second of an in-place add over arrays far larger than the caches
 };
 
+// Nanoseconds for a cache line to go from one core to another: two virtual cores may share a cache or not,
+// and it changes while they run. Takes some milliseconds.
+double core_latency();
+
 // Takes about half a second on the threads of the pool.
 Probes probe(ThreadPool& pool);
 

@@ -8,7 +8,7 @@ MODELS = {  # burst: steps that count
     "124M": dict(layers=12, heads=12, width=768, vocab=50304, context=1024, batch=4, tokens=256, burst=3),
     "10M": dict(layers=6, heads=6, width=384, vocab=256, context=256, batch=16, tokens=256, burst=4),
     "quickstart": dict(layers=4, heads=4, width=256, vocab=256, context=128, batch=8, tokens=128, burst=20),
-    "tiny": dict(layers=2, heads=2, width=64, vocab=256, context=64, batch=4, tokens=64, burst=200),
+    "tiny": dict(layers=2, heads=2, width=64, vocab=256, context=64, batch=1, tokens=64, burst=200),
 }
 # So that PyTorch is not handicapped: the widest vectors, tensors that stay mapped, and for Debian's the
 # OpenBLAS that does not run threads of its own, told what this CPU is.

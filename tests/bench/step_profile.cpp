@@ -71,6 +71,7 @@ struct Profile {
   Probes peak{};
   std::vector<Line> lines;
   double step = 0, instructions = 0, tokens = 0;
+  double latency[2] = {};  // between cores, before and after the steps
 };
 
 Result<Profile> measure(const Arguments& arguments) {
@@ -95,12 +96,14 @@ Result<Profile> measure(const Arguments& arguments) {
   for (int i = 0; i < 2; ++i) TENON_CHECK(session->step());  // caches and pages warm up
   meter.clear();
   Profile out;
+  if (arguments.threads > 1) out.latency[0] = core_latency();
   std::vector<double> steps;
   for (int i = 0; i < arguments.steps; ++i) {
     TENON_TRY(const StepResult result, session->step());
     steps.push_back(result.seconds);
     out.tokens = static_cast<double>(result.tokens);
   }
+  if (arguments.threads > 1) out.latency[1] = core_latency();
   out.step = lower_quartile(steps);
   out.instructions = static_cast<double>(session->train_program().instrs.size());
   TENON_TRY(const auto pool, ThreadPool::create(arguments.threads));
@@ -129,16 +132,21 @@ void print_json(const Profile& p) {
                        {"flops_per_s", l.flops},
                        {"bytes_per_s", l.bytes}});
   }
-  std::cout << Json{{"peak_flops_per_s", p.peak.flops}, {"peak_bytes_per_s", p.peak.bandwidth},
-                    {"step_seconds", p.step},           {"tokens", p.tokens},
-                    {"instructions", p.instructions},   {"kernels", kernels}}
+  std::cout << Json{{"peak_flops_per_s", p.peak.flops},
+                    {"peak_bytes_per_s", p.peak.bandwidth},
+                    {"core_latency_ns", {p.latency[0], p.latency[1]}},
+                    {"step_seconds", p.step},
+                    {"tokens", p.tokens},
+                    {"instructions", p.instructions},
+                    {"kernels", kernels}}
                    .dump()
             << '\n';
 }
 
 void print_table(const Profile& p) {
-  std::cout << fmt::format("probes: {:.1f} GFLOP/s, {:.1f} GB/s\n", p.peak.flops / 1e9,
-                           p.peak.bandwidth / 1e9);
+  std::cout << fmt::format(
+      "probes: {:.1f} GFLOP/s, {:.1f} GB/s; core to core {:.0f} ns before, {:.0f} ns after\n",
+      p.peak.flops / 1e9, p.peak.bandwidth / 1e9, p.latency[0], p.latency[1]);
   std::cout << fmt::format("{:<44} {:>5} {:>10} {:>9} {:>9} {:>7} {:>10}\n", "lower quartile of the calls",
                            "calls", "ms / step", "GFLOP/s", "GB/s", "floor", "lost ms");
   for (const Line& l : p.lines) {

@@ -351,6 +351,7 @@ void a_rank_freezes(const RankContext& c) {
   Floats a(c, domain, 3'000'000, 1.0f), b(c, domain, 3'000'000, 0.0f);
   Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
   const int victim = c.world - 1;
+  std::jthread waker;  // ends before the victim may: after the last meeting
   const auto run_for_ever = [&] {
     while (true) {
       plan.start();
@@ -378,7 +379,12 @@ void a_rank_freezes(const RankContext& c) {
     std::fill(b.begin(), b.end(), 7.0f);
     const Status met = run::barrier(c.rendezvous, "survivors", c.rank, c.world - 1, 20'000 * kMs);
     if (!met.ok()) throw std::runtime_error(met.error().text());
-    if (c.rank == 0) kill(pid, SIGCONT);
+    // Again and again: on a busy machine the others may give up before the victim has come to stop itself.
+    if (c.rank == 0)
+      waker = std::jthread([pid](const std::stop_token& stop) {
+        for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+          kill(pid, SIGCONT);
+      });
     for (int i = 0; i < 100; ++i) {
       expect_failure([&] { (void)plan.test(); }, {TENON_E_TIMEOUT, TENON_E_PEER}, {"all_reduce"});
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -34,7 +34,8 @@ std::vector<Size> large_sizes() {
   return {{1, 67, 129, 65, 257, 2, 1, 34},
           {2, 130, 130, 129, 67, 1, 2, 64},
           {3, 65, 64, 300, 1000, 3, 2, 16},
-          {1, 200, 200, 192, 256, 6, 1, 32}};
+          {1, 200, 200, 192, 256, 6, 1, 32},
+          {1, 300, 600, 3, 5, 1, 2, 16}};
 }
 
 CaseMaker::CaseMaker(const Kernels& reference, uint32_t dtype, const Size& size, uint64_t seed)

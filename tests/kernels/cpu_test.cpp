@@ -141,6 +141,19 @@ TEST_P(Cpu, multiplies_matrices_however_they_are_cut) {
   }
 }
 
+// More elements than one part, and than one partial sum.
+TEST_P(Cpu, adds_up_long_arrays) {
+  const Kernels reference("reference", 0), none("cpu", 0, GetParam().isa), three("cpu", 3, GetParam().isa);
+  CaseMaker make(reference, GetParam().dtype, {1, 1, 1, 1, 1, 1, 1, 2}, 12);
+  const Tensor x = make.random({3, 70001});
+  for (const Op& op : {Op{"sqnorm", {x}, {Tensor(TENON_F64, {})}, {}}, Op{"add", {x, x}, {x}, {}}}) {
+    const Result want = reference.run(op), got = three.run(op, 24);
+    ASSERT_EQ(got.code, TENON_OK) << got.message;
+    ASSERT_NO_FATAL_FAILURE(expect_close(got.out[0], want.out[0], tolerance(GetParam().dtype), op.kind));
+    ASSERT_EQ(none.run(op).out[0].bytes(), got.out[0].bytes()) << op.kind;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EachInstructionSet, Cpu, testing::ValuesIn(settings()), name_of);
 
 TEST(CpuInstructionSets, baseline_is_always_there) {

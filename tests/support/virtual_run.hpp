@@ -103,6 +103,7 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
   TENON_TRY(const Recipe recipe, read_recipe(document));
   TENON_TRY(PluginSet plugins, load_plugins(registry, recipe));
   if (options.change_plugins) options.change_plugins(plugins);
+  TENON_TRY(const auto programs, compile_programs(recipe, plugins, options.ranks, true));
   run::MemoryRendezvous rendezvous;
   RunRecord record;
   std::vector<Status> outcomes(static_cast<size_t>(options.ranks));
@@ -126,6 +127,7 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
     session_options.rendezvous = options.ranks > 1 ? &rendezvous : nullptr;
     session_options.root = options.root;
     session_options.threads = options.threads;
+    session_options.programs = programs;
     session_options.timeout_ns = 60'000'000'000;
     TENON_TRY(const auto session, Session::open(recipe, plugins, session_options));
     if (options.before) TENON_CHECK(options.before(*session));

@@ -47,16 +47,22 @@ class Ring {
   // `memory` is zeroed at first, and shared by the members.
   struct Shape {
     int members = 0;
-    uint64_t slots = 0;
+    uint64_t slots = 0;         // a power of two
     uint64_t inline_bytes = 0;  // a multiple of 64
-    uint64_t bytes() const { return slots * (64 + static_cast<uint64_t>(members) * part_bytes()); }
+    uint64_t bytes() const { return slots * slot_bytes(); }
+    uint64_t slot_bytes() const { return 64 + static_cast<uint64_t>(members) * part_bytes(); }
     uint64_t part_bytes() const { return sizeof(Part) + kTextBytes + inline_bytes; }
   };
   static constexpr uint64_t kTextBytes = 128;
 
-  Ring(std::byte* memory, const Shape& shape) : memory_(memory), shape_(shape) {}
-  uint64_t slots() const { return shape_.slots; }
-  uint64_t inline_bytes() const { return shape_.inline_bytes; }
+  Ring(std::byte* memory, const Shape& shape)
+      : memory_(memory),
+        slots_(shape.slots),
+        slot_bytes_(shape.slot_bytes()),
+        part_bytes_(shape.part_bytes()),
+        inline_bytes_(shape.inline_bytes) {}
+  uint64_t slots() const { return slots_; }
+  uint64_t inline_bytes() const { return inline_bytes_; }
   // x + 1: some member sleeps until the slot is free for x.
   std::atomic<uint64_t>& wanted(uint64_t number) const {
     return *reinterpret_cast<std::atomic<uint64_t>*>(slot(number));
@@ -71,14 +77,12 @@ class Ring {
   }
 
  private:
-  std::byte* slot(uint64_t number) const {
-    return memory_ + number % shape_.slots * (shape_.bytes() / shape_.slots);
-  }
+  std::byte* slot(uint64_t number) const { return memory_ + (number & (slots_ - 1)) * slot_bytes_; }
   std::byte* part_at(uint64_t number, int member) const {
-    return slot(number) + 64 + static_cast<uint64_t>(member) * shape_.part_bytes();
+    return slot(number) + 64 + static_cast<uint64_t>(member) * part_bytes_;
   }
-  std::byte* memory_;
-  Shape shape_;
+  std::byte* const memory_;
+  const uint64_t slots_, slot_bytes_, part_bytes_, inline_bytes_;
 };
 
 // The first failure of a group, told to all members.
@@ -93,7 +97,7 @@ struct alignas(64) FailureNote {
 class Board {
  public:
   // Where the members' messages to each other have no rings, as in very large groups, they go another way.
-  static constexpr int kMostWithPairs = 64;
+  static constexpr int kMostWithPairs = 32;
 
   Board(std::byte* memory, int members) : memory_(memory), members_(members) {}
   static uint64_t bytes(int members);

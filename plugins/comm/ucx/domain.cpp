@@ -62,13 +62,13 @@ void Domain::meet_ranks() {
        exchange(rendezvous_, "comm.ucx/address", everyone, rank_, introduction(), deadline, timeout_ns_)) {
     ProcessIdentity& process = processes_.emplace_back();
     uint32_t size = 0;
-    constexpr size_t head = sizeof process + sizeof size;
-    if (text.size() >= head) std::memcpy(&size, text.data() + sizeof process, sizeof size);
-    if (size == 0 || size > text.size() - head)
+    constexpr size_t kHead = sizeof process + sizeof size;
+    if (text.size() >= kHead) std::memcpy(&size, text.data() + sizeof process, sizeof size);
+    if (size == 0 || size > text.size() - kHead)
       throw Failure(TENON_E_PEER, "a rank gave a malformed address");
     std::memcpy(&process, text.data(), sizeof process);
-    addresses_.push_back(text.substr(head, size));
-    page_tickets_.push_back(text.substr(head + size));
+    addresses_.push_back(text.substr(kHead, size));
+    page_tickets_.push_back(text.substr(kHead + size));
   }
   map_pages();
   const std::string all_mapped(1, maps_its_host_[static_cast<size_t>(rank_)] != 0 ? 'y' : 'n');
@@ -233,9 +233,9 @@ void Domain::start(Plan& plan) {
 
 // All plans, not only the one that is waited for: a peer may need our part of another one first.
 bool Domain::progress(Look look) {
-  constexpr uint32_t now_and_then = 1024;  // for callers who test() and never sleep
+  constexpr uint32_t kNowAndThen = 1024;  // for callers who test() and never sleep
   bool moved = false;
-  if (++num_progress_ % now_and_then == 0) {
+  if (++num_progress_ % kNowAndThen == 0) {
     look = Look::kThorough;
     liveness_.look();
   }
@@ -321,9 +321,9 @@ bool Domain::spin(Plan& plan) {
   progress(Look::kQuick);
   if (settled(plan)) return true;
   if (spin_.count() == 0) return false;
-  constexpr int looks_per_clock = 16;
+  constexpr int kLooksPerClock = 16;
   Clock::time_point end = Clock::now() + spin_;
-  for (int i = 1; i % looks_per_clock != 0 || Clock::now() < end; ++i) {
+  for (int i = 1; i % kLooksPerClock != 0 || Clock::now() < end; ++i) {
     __builtin_ia32_pause();
     const bool moved = progress(Look::kQuick);
     if (settled(plan)) return true;
@@ -337,7 +337,7 @@ void Domain::sleep_for_bell(std::unique_lock<std::mutex>& lock, const Deadline& 
   comm::Bell& bell = page_of(rank_)->bell;
   const uint32_t seen = bell.count();
   bell.announce();
-  if (!progress(Look::kThorough)) {
+  if (!progress(Look::kThorough) && !messages_) {
     const Clock::time_point next_look =
         Clock::now() + std::chrono::milliseconds(liveness_.pending() ? 10 : 20);
     lock.unlock();

@@ -30,14 +30,12 @@ struct Call : CpuCall<Device> {
   const Loops<T>& loops() const {
     return loops_of<T>(device.table);
   }
-  // Threads that parallel() uses; results must not depend on it.
-  int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
   // body(worker, item) for each item; must not throw. At most `workers` run at once, each with a number of
   // its own: that of its scratch. Each begins with its own run of items, so that neighbours stay in one
   // core's cache from op to op, and then helps the others.
   template <class Body>
   void take(int64_t items, int64_t workers, Body&& body) const {
-    workers = std::min({items, workers, threads(), kMaxWorkers});
+    workers = small() ? 1 : std::min({items, workers, threads(), kMaxWorkers});
     if (workers <= 1) {
       for (int64_t item = 0; item < items; ++item) body(int64_t{0}, item);
       return;
@@ -78,6 +76,18 @@ struct Call : CpuCall<Device> {
   template <class Body>
   void rows(int64_t n, int64_t width, Body&& body) const {
     ranges(n, std::max<int64_t>(1, kPartElements / std::max<int64_t>(1, width)), body);
+  }
+
+ private:
+  int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
+  // Waking another thread would take longer than the op.
+  bool small() const {
+    constexpr int64_t kSmall = 65536;
+    int64_t elements = 0;
+    for (const auto* operands : {&problem.inputs(), &problem.outputs()}) {
+      for (const Shape& operand : *operands) elements += operand.elements();
+    }
+    return elements < kSmall;
   }
 };
 

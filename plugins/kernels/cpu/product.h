@@ -77,11 +77,9 @@ class Multiply {
       : call_(call), p_(p), cut_(p.m, p.n, p.k, p.a_transposed, p.b_transposed) {}
 
   void run() const {
-    // Waking another thread would take longer than a small product.
-    const bool small = p_.m * p_.n * p_.k < int64_t{1} << 21;
     for (int64_t begin = 0; begin < p_.k; begin += cut_.slab) {
       const int64_t end = std::min(p_.k, begin + cut_.slab);
-      call_.take(cut_.tiles(), small ? 1 : kProductWorkers, [&](int64_t worker, int64_t tile) {
+      call_.take(cut_.tiles(), kProductWorkers, [&](int64_t worker, int64_t tile) {
         for (int64_t k = begin; k < end; k += cut_.depth)
           block(worker, tile, k, std::min(cut_.depth, end - k));
       });

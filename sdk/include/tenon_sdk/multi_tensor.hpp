@@ -18,6 +18,8 @@ namespace tenon::optimizer {
 
 // Elements that one part updates: large against the cost of handing out a part, small against a tensor.
 constexpr uint64_t kChunk = 1 << 15;
+// Fewer elements are updated before another thread has woken.
+constexpr uint64_t kAlone = 1 << 17;
 
 using sdk::best_isa;
 using sdk::Isa;
@@ -56,9 +58,12 @@ template <class Body>
 void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, uint32_t num_updates,
                     const Body& body) {
   const auto num_chunks = [](const tenon_update& u) { return u.count / kChunk + (u.count % kChunk != 0); };
-  uint64_t parts = 0;
-  for (uint32_t i = 0; i < num_updates; ++i) parts += num_chunks(*updates[i]);
-  sdk::parallel_for(pool, static_cast<int64_t>(parts), [&](int64_t part) {
+  uint64_t parts = 0, elements = 0;
+  for (uint32_t i = 0; i < num_updates; ++i) {
+    parts += num_chunks(*updates[i]);
+    elements += updates[i]->count;
+  }
+  sdk::parallel_for(elements < kAlone ? nullptr : pool, static_cast<int64_t>(parts), [&](int64_t part) {
     auto chunk = static_cast<uint64_t>(part);
     uint32_t i = 0;
     while (chunk >= num_chunks(*updates[i])) chunk -= num_chunks(*updates[i++]);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
 #include "recipes.hpp"
 
 namespace tenon::test {
@@ -70,13 +71,13 @@ const T* value(const Choice& choice, Factor factor, const std::vector<T>& values
 
 // -- constraints ------------------------------------------------------------------------------------
 
-bool world_fits(const Choice& choice) {
+bool world_fits(const Choice& choice, int most_ranks) {
   int world = 1;
   if (const auto* p = value(choice, kPipeline, kPipelines)) world *= p->ranks;
   if (const auto* d = value(choice, kDatum, kData)) world *= d->ranks();
   if (const auto* c = value(choice, kContextOf, kContexts)) world *= c->ranks;
   if (const auto* t = value(choice, kTensorOf, kTensors)) world *= t->ranks;
-  return world <= kMostRanks;
+  return world <= most_ranks;
 }
 
 // Each stage has a layer; models that are larger than they need to be cost time.
@@ -140,7 +141,7 @@ Case case_of(const Choice& choice) {
 Json model_of(const Case& c) {
   TinyModel tiny;
   tiny.layers = c.layers;
-  tiny.width = 8;
+  tiny.width = c.width;
   tiny.ffn = 8;
   tiny.groups = kHeads;
   tiny.head = 2;
@@ -228,17 +229,37 @@ std::vector<int> factor_sizes() {
 }
 
 bool allowed(const Choice& choice) {
-  return world_fits(choice) && stages_fit(choice) && data_fits(choice) && experts_fit(choice) &&
+  return world_fits(choice, kMostRanks) && stages_fit(choice) && data_fits(choice) && experts_fit(choice) &&
          sequence_fits(choice);
 }
 
 const Grid& grid() {
-  static const Grid made = [] {
-    Grid out{cover_triples(factor_sizes(), allowed, kSeed), {}};
-    for (const Choice& choice : out.array.cases) out.cases.push_back(case_of(choice));
-    return out;
-  }();
+  static const Grid made = make_grid(kMostRanks);
   return made;
+}
+
+Grid make_grid(int most_ranks) {
+  const Allowed fits = [=](const Choice& choice) { return world_fits(choice, most_ranks) && allowed(choice); };
+  Grid out{cover_triples(factor_sizes(), fits, kSeed), {}};
+  for (const Choice& choice : out.array.cases) out.cases.push_back(case_of(choice));
+  return out;
+}
+
+std::vector<Case> shuffled() {
+  const std::vector<Case>& cases = grid().cases;
+  const Permutation order(cases.size(), kSeed);
+  std::vector<Case> out;
+  for (size_t i = 0; i < cases.size(); ++i) out.push_back(cases[order(i)]);
+  return out;
+}
+
+Json in_f32(Json recipe, bool exact) {
+  recipe["precision"] = "f32";
+  recipe["kernels"]["plugin"] = "kernels/cpu";
+  if (!exact) return recipe;
+  recipe["numerics"]["mode"] = "exact";
+  recipe["microbatches"] = 1;
+  return recipe;
 }
 
 std::string text_of(bool padded) {

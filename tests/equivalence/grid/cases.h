@@ -43,6 +43,7 @@ struct Data {
 struct Case {
   std::string model;  // "gpt2" (tied), "gpt2_untied", "llama" (two query heads for each key head), "moe"
   int layers = 3;
+  int width = 8;
   Pipeline pipeline;
   Data data;
   Zero zero;
@@ -66,6 +67,11 @@ struct Grid {
   std::vector<Case> cases;
 };
 const Grid& grid();
+// A grid of its own for a smaller world.
+Grid make_grid(int most_ranks);
+
+// Cases in a fixed random order.
+std::vector<Case> shuffled();
 
 // The factors that `grid()` covers, for a check of its own.
 std::vector<int> factor_sizes();
@@ -74,6 +80,8 @@ bool allowed(const Choice& choice);
 // What one device computes for a case, and what the mesh of the case computes. `text`: a file of text_of().
 Json alone(const Case& c, const std::string& text);
 Json together(const Case& c, const std::string& text);
+// The same in f32 with kernels/cpu, as users run it; `exact`: in exact mode, which has its own microbatches.
+Json in_f32(Json recipe, bool exact);
 // Cases with equal keys have equal recipes `alone`.
 std::string key_alone(const Case& c);
 

@@ -9,8 +9,8 @@
 #include <map>
 
 #include "base/rng.h"
-#include "cases.h"
 #include "close.hpp"
+#include "text_file.hpp"
 
 namespace tenon::test {
 namespace {
@@ -24,14 +24,6 @@ struct Numbered {
   Case what;
 };
 void PrintTo(const Numbered& numbered, std::ostream* out) { *out << numbered.what.name(); }
-
-std::string text_file(bool padded) {
-  const std::string path =
-      testing::TempDir() + "tenon_grid_" + std::to_string(getpid()) + (padded ? "_padded" : "") + ".txt";
-  static std::set<bool> written;
-  if (written.insert(padded).second) std::ofstream(path, std::ios::binary) << text_of(padded);
-  return path;
-}
 
 const Result<RunRecord>& one_device(const Case& c) {
   static std::map<std::string, Result<RunRecord>> known;

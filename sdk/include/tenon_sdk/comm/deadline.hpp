@@ -15,8 +15,8 @@ using Deadline = std::optional<Clock::time_point>;  // nothing: never
 
 inline Deadline deadline_in(int64_t timeout_ns) {
   if (timeout_ns < 0) return std::nullopt;
-  constexpr int64_t year_ns = int64_t{365} * 24 * 3600 * 1000000000;
-  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, year_ns));
+  constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
+  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYearNs));
 }
 
 inline bool passed(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }

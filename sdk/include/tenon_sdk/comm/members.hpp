@@ -30,11 +30,11 @@ inline int index_of(const std::vector<int>& members, int rank, int world) {
 
 // "0, 2, 4", at most 16 of them.
 inline std::string rank_list(const std::vector<int>& ranks) {
-  constexpr size_t most_named = 16;
+  constexpr size_t kMostNamed = 16;
   std::string out;
-  for (size_t i = 0; i < ranks.size() && i < most_named; ++i)
+  for (size_t i = 0; i < ranks.size() && i < kMostNamed; ++i)
     out += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  if (ranks.size() > most_named) out += " and " + std::to_string(ranks.size() - most_named) + " more";
+  if (ranks.size() > kMostNamed) out += " and " + std::to_string(ranks.size() - kMostNamed) + " more";
   return out;
 }
 

@@ -27,20 +27,20 @@ inline size_t dtype_size(uint32_t dtype) {
 }
 
 inline const char* dtype_name(uint32_t dtype) {
-  static constexpr const char* names[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
-  return dtype < std::size(names) ? names[dtype] : "unknown dtype";
+  static constexpr const char* kNames[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
+  return dtype < std::size(kNames) ? kNames[dtype] : "unknown dtype";
 }
 
 inline const char* kind_name(uint32_t kind) {
-  static constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                          "broadcast",  "all_to_all",     "permute",
-                                          "send",       "recv",           "barrier"};
-  return kind < std::size(names) ? names[kind] : "unknown kind";
+  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                           "broadcast",  "all_to_all",     "permute",
+                                           "send",       "recv",           "barrier"};
+  return kind < std::size(kNames) ? kNames[kind] : "unknown kind";
 }
 
 inline const char* reduce_name(uint32_t reduce) {
-  static constexpr const char* names[] = {"sum", "max", "min"};
-  return reduce < std::size(names) ? names[reduce] : "unknown reduction";
+  static constexpr const char* kNames[] = {"sum", "max", "min"};
+  return reduce < std::size(kNames) ? kNames[reduce] : "unknown reduction";
 }
 
 inline bool reduces(uint32_t kind) {
@@ -159,8 +159,8 @@ namespace detail {
 inline void check_memory(const Op& op) {
   const uint64_t reads = elements_read(op);
   const uint64_t writes = elements_written(op);
-  constexpr uint64_t most = uint64_t{1} << 56;
-  if (reads > most || writes > most) refuse(op, "more elements than memory has");
+  constexpr uint64_t kMost = uint64_t{1} << 56;
+  if (reads > kMost || writes > kMost) refuse(op, "more elements than memory has");
   if (reads > 0 && op.src == nullptr) refuse(op, "src is NULL");
   if (writes > 0 && op.dst == nullptr) refuse(op, "dst is NULL");
   if (reads == 0 || writes == 0) return;

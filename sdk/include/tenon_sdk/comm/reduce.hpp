@@ -188,13 +188,13 @@ class Tree {
     const int p = left_of(n);
     const Value* left = node(block, 0, p, scratch);
     const Value* right = node(block, p, n - p, scratch + kBlock);
-    constexpr int at_once = 8;
+    constexpr int kAtOnce = 8;
     if constexpr (kConverts) {
       sdk::run_on(kIsa, Combine<Value, F>{left, right, &scratch, 1}, block.size);
       for (int k = 0; k < num_outs; ++k)
         sdk::run_on(kIsa, Narrow{scratch, static_cast<Stored*>(outs[k]) + block.begin}, block.size);
-    } else if (num_outs <= at_once) {
-      Value* to[at_once];
+    } else if (num_outs <= kAtOnce) {
+      Value* to[kAtOnce];
       for (int k = 0; k < num_outs; ++k) to[k] = static_cast<Value*>(outs[k]) + block.begin;
       sdk::run_on(kIsa, Combine<Value, F>{left, right, to, num_outs}, block.size);
     } else {
@@ -235,16 +235,16 @@ Reducer for_isa(sdk::Isa isa) {
 
 template <class F>
 Reducer for_dtype(uint32_t dtype, sdk::Isa isa) {
-  constexpr bool sums = std::is_same_v<F, Sum>;  // unsigned sums have the same bits, and wrap
-  using I64 = std::conditional_t<sums, uint64_t, int64_t>;
-  using I32 = std::conditional_t<sums, uint32_t, int32_t>;
+  constexpr bool kSums = std::is_same_v<F, Sum>;  // unsigned sums have the same bits, and wrap
+  using I64 = std::conditional_t<kSums, uint64_t, int64_t>;
+  using I32 = std::conditional_t<kSums, uint32_t, int32_t>;
   switch (dtype) {
     case TENON_F64: return for_isa<double, double, F>(isa);
     case TENON_F32: return for_isa<float, float, F>(isa);
     case TENON_BF16: return for_isa<Bf16, float, F>(isa);
     case TENON_I64: return for_isa<I64, I64, F>(isa);
     case TENON_I32: return for_isa<I32, I32, F>(isa);
-    case TENON_U8: return sums ? nullptr : for_isa<uint8_t, uint8_t, F>(isa);
+    case TENON_U8: return kSums ? nullptr : for_isa<uint8_t, uint8_t, F>(isa);
     default: return nullptr;
   }
 }

@@ -1,0 +1,72 @@
+// Exact mode on virtual ranks: the bits depend neither on the number of data-parallel ranks nor on the stage of
+// ZeRO.
+#include "close.hpp"
+#include "text_file.hpp"
+
+namespace tenon::test {
+namespace {
+
+constexpr int64_t kSteps = 3;
+
+struct Model {
+  std::string model, optimizer;
+};
+void PrintTo(const Model& m, std::ostream* out) { *out << m.model << ' ' << m.optimizer; }
+
+// Wide enough that parameters are longer than the chunks in which norms are added.
+Case case_of(const Model& m, int ranks, int stage) {
+  Case c;
+  c.model = m.model;
+  c.width = 48;
+  c.data = {1, ranks};
+  c.zero.stage = stage;
+  c.optimizer = m.optimizer;
+  c.padded = true;
+  c.order = {"dp_in"};
+  return c;
+}
+
+class ExactBits : public testing::TestWithParam<Model> {};
+
+void expect_same_bits(const RunRecord& one, const RunRecord& many) {
+  ASSERT_EQ(many.steps.size(), one.steps.size());
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    EXPECT_EQ(many.steps[s].result.loss, one.steps[s].result.loss) << "step " << s + 1;
+    EXPECT_EQ(many.steps[s].result.grad_norm, one.steps[s].result.grad_norm) << "step " << s + 1;
+    ASSERT_EQ(many.steps[s].gradients.size(), one.steps[s].gradients.size());
+    for (const auto& [name, bytes] : one.steps[s].gradients)
+      EXPECT_TRUE(many.steps[s].gradients.at(name) == bytes) << "gradient of " << name << " at step " << s + 1;
+  }
+  ASSERT_EQ(many.tensors.size(), one.tensors.size());
+  for (const auto& [name, bytes] : one.tensors) EXPECT_TRUE(many.tensors.at(name) == bytes) << name;
+}
+
+TEST_P(ExactBits, do_not_depend_on_ranks_or_the_stage_of_zero) {
+  const std::string text = text_file(true);
+  const auto one = run_virtual(in_f32(together(case_of(GetParam(), 1, 0), text), true), {.steps = kSteps});
+  ASSERT_TRUE(one.ok()) << one.error().text();
+  for (int ranks : {1, 2, 4, 8}) {
+    for (int stage : {0, 1, 2, 3}) {
+      if (ranks == 1 && stage == 0) continue;
+      SCOPED_TRACE("dp " + std::to_string(ranks) + ", zero " + std::to_string(stage));
+      Json recipe = in_f32(together(case_of(GetParam(), ranks, stage), text), true);
+      if (ranks == 1) {  // ZeRO over an axis of one rank
+        recipe["mesh"] = Json::parse(R"([["dp", 1]])");
+        recipe["strategies"].insert(recipe["strategies"].begin(),
+                                    Json::parse(R"({"plugin": "parallel/data", "options": {}})"));
+      }
+      const auto many = run_virtual(recipe, {.ranks = ranks, .steps = kSteps});
+      ASSERT_TRUE(many.ok()) << many.error().text();
+      EXPECT_EQ(many->disagreements, std::vector<std::string>{});
+      expect_same_bits(*one, *many);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(models, ExactBits,
+                         testing::Values(Model{"gpt2", "sgd"}, Model{"gpt2", "adamw"}, Model{"llama", "adamw"},
+                                         Model{"moe", "sgd"}),
+                         [](const auto& info) { return info.param.model + "_" + info.param.optimizer; });
+
+}  // namespace
+}  // namespace tenon::test
