@@ -32,7 +32,7 @@ const std::vector<std::vector<std::string>> kOrders{
     {"pp", "dp_out", "dp_in", "cp", "tp"}, {"dp_out", "dp_in", "pp", "cp", "tp"},
     {"tp", "cp", "dp_in", "dp_out", "pp"}, {"cp", "tp", "pp", "dp_out", "dp_in"},
     {"dp_in", "tp", "pp", "dp_out", "cp"}, {"pp", "dp_out", "dp_in", "cp", "tp"}};
-constexpr size_t kIdleOrder = 5;  // of these: with axes of one rank
+constexpr size_t kReversedOrder = 3, kIdleOrder = 5;  // of these: see Case
 
 std::vector<Pipeline> pipelines() {
   std::vector<Pipeline> out{{}};
@@ -134,6 +134,7 @@ Case case_of(const Choice& choice) {
   c.optimizer = *value(choice, kOptimizer, kOptimizers);
   c.padded = choice[kPadding] == 1;
   c.order = *value(choice, kOrder, kOrders);
+  c.reversed = static_cast<size_t>(choice[kOrder]) == kReversedOrder;
   c.idle_axes = static_cast<size_t>(choice[kOrder]) == kIdleOrder;
   return c;
 }
@@ -189,6 +190,7 @@ Json strategies_of(const Case& c) {
   if (!c.experts.empty()) out.push_back(use("parallel/expert", {{"axis", c.experts}}));
   if (c.zero.stage > 0)
     out.push_back(use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}}));
+  if (c.reversed) std::reverse(out.begin(), out.end());
   return out;
 }
 
@@ -206,6 +208,7 @@ std::string Case::name() const {
   if (!experts.empty()) out += "_ep_" + experts;
   out += fmt::format("_mb{}_{}{}_", microbatches, optimizer, padded ? "_padded" : "");
   for (const std::string& axis : order) out += axis == "dp_out" ? "o" : axis == "dp_in" ? "i" : axis.substr(0, 1);
+  if (reversed) out += "_reversed";
   if (idle_axes) out += "_idle";
   std::ranges::replace(out, '-', '_');
   return out;
