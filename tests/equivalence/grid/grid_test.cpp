@@ -1,6 +1,7 @@
-// The equality grid: every combination of three choices of model, mesh, strategy and schedule, on virtual ranks
-// in f64 with the reference kernels, against one device with one microbatch. Loss, norm, every gradient and every
-// parameter and state after two steps are within 1e-10, and ranks that hold the same elements hold the same bits.
+// The equality grid: every combination of three choices of model, mesh, strategy and schedule, on virtual
+// ranks in f64 with the reference kernels, against one device with one microbatch. Loss, norm, every gradient
+// and every parameter and state after two steps are within 1e-10, and ranks that hold the same elements hold
+// the same bits.
 //
 // A seeded sample of the cases is the suite `sample`, the others are `rest`. One case alone:
 //   grid --gtest_filter='*c0123*'

@@ -1,6 +1,7 @@
-// Cases of the grid as users run them: processes joined by UCX, f32, the fast kernels, through the command. Gates:
-// from identical weights, at steps 1, 10 and 50, gradients within 1e-6 of the largest; 50 steps in a row, each
-// loss within 1e-5 (AdamW too: its eps is 1e-3 here; ten steps where there is a router). In exact mode: the same bits.
+// Cases of the grid as users run them: processes joined by UCX, f32, the fast kernels, through the command.
+// Gates: from identical weights, at steps 1, 10 and 50, gradients within 1e-6 of the largest; 50 steps in a
+// row, each loss within 1e-5 (AdamW too: its eps is 1e-3 here; ten steps where there is a router). In exact
+// mode: the same bits.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -52,7 +53,8 @@ Json processes_recipe(Json recipe, int64_t steps, int64_t save_every) {
   return recipe;
 }
 
-RunRecord finished(const Workplace& place, const std::string& run, const std::vector<std::string>& arguments) {
+RunRecord finished(const Workplace& place, const std::string& run,
+                   const std::vector<std::string>& arguments) {
   RunRecord record;
   record.result = place.run(arguments);
   EXPECT_EQ(record.result.code, 0) << record.result.out << record.result.err;
@@ -63,7 +65,8 @@ RunRecord finished(const Workplace& place, const std::string& run, const std::ve
 
 RunRecord train_on(const Workplace& place, const std::string& run, const Json& recipe, int ranks) {
   place.write(run + ".json", recipe.dump());
-  return finished(place, run, {"train", run + ".json", "--json", "-n", std::to_string(ranks), "--run-dir", run});
+  return finished(place, run,
+                  {"train", run + ".json", "--json", "-n", std::to_string(ranks), "--run-dir", run});
 }
 
 // One step of `recipe` from the weights that `from` saved at step `step` - 1.
