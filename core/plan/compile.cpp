@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/hash.h"
+#include "graph/ops.h"
 #include "graph/propagate.h"
 #include "plan/bucket_kernels.h"
 #include "plan/memory.h"
@@ -25,6 +27,7 @@ struct Probe {
   int64_t seq_ranks = 1;   // over which each sequence is cut
   int stages = 1;
   AxisId pipeline = kNone;
+  std::set<int64_t> routing_groups;  // numbers of consecutive tokens that are routed together
 };
 
 Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
@@ -35,24 +38,38 @@ Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& anno
     if (pin.dim == size_t{0}) out.data_ranks *= mesh.axes[pin.axis].size;
     if (pin.dim == size_t{1}) out.seq_ranks *= mesh.axes[pin.axis].size;
   }
+  for (const Op& op : forward.graph.ops()) {
+    if (std::string_view(op.def->kind) == "route_topk")
+      out.routing_groups.insert(attr_int(op.attrs, "group"));
+  }
   out.stages = forward.graph.stages();
   out.pipeline = forward.graph.pipeline;
   return out;
 }
 
-// Each rank holds a part from the front of the sequence and one from the back: see tokens_of().
-Status check_context(const Recipe& recipe, int64_t ranks) {
-  const int64_t parts = 2 * ranks;
-  if (ranks == 1 || recipe.context % parts == 0) return {};
-  const int64_t below = recipe.context / parts * parts;
-  return Error{"P010",
-               fmt::format("context {} is not divisible by {} (two parts for each of {} ranks that share a "
-                           "sequence)",
-                           recipe.context, parts, ranks),
-               "/context",
-               below > 0 ? fmt::format("nearest: {} or {}", below, below + parts)
-                         : fmt::format("nearest: {}", parts),
-               TENON_E_RECIPE};
+// Each rank holds a part from the front of the sequence and one from the back: see tokens_of(). A routing
+// group lies within a part: across two, other tokens would be routed together than on one device.
+Status check_context(const Recipe& recipe, const Probe& probe) {
+  const int64_t parts = 2 * probe.seq_ranks;
+  if (probe.seq_ranks == 1) return {};
+  const auto refuse = [&](int64_t unit, const std::string& why) -> Error {
+    const int64_t below = recipe.context / unit * unit;
+    return {
+        "P010", fmt::format("context {} is not divisible by {} ({})", recipe.context, unit, why), "/context",
+        below > 0 ? fmt::format("nearest: {} or {}", below, below + unit) : fmt::format("nearest: {}", unit),
+        TENON_E_RECIPE};
+  };
+  if (recipe.context % parts != 0)
+    return refuse(parts,
+                  fmt::format("two parts for each of {} ranks that share a sequence", probe.seq_ranks));
+  for (int64_t group : probe.routing_groups) {
+    if (recipe.context % (parts * group) == 0) continue;
+    return refuse(parts * group,
+                  fmt::format("two parts for each of {} ranks that share a sequence, in routing "
+                              "groups of {} tokens",
+                              probe.seq_ranks, group));
+  }
+  return {};
 }
 
 Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
@@ -105,8 +122,8 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
     TENON_TRY(Rows rows, parse_rows(document, microbatches, "/schedule/rows"));
     if (rows.ranks == ranks && rows.stages == probe.stages) return rows;
     return Error{"P032",
-                 fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
-                             rows.stages, ranks, probe.stages),
+                 fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}",
+                             rows.ranks, rows.stages, ranks, probe.stages),
                  "/schedule/rows", "", TENON_E_RECIPE};
   }
   if (options.schedule.table == nullptr) {
@@ -127,8 +144,9 @@ Status check_storage(const Recipe& recipe, const CompileOptions& options, const 
   for (ValueId id : graph.with_role(Role::param)) {
     if (graph.value(id).storage.level == 0 || !recipe.exact || options.tree_order) continue;
     return Error{"P034",
-                 graph.value(id).storage.by + " cuts gradients, and the comm plugin does not sum in the fixed "
-                 "tree that exact mode needs for that",
+                 graph.value(id).storage.by +
+                     " cuts gradients, and the comm plugin does not sum in the fixed "
+                     "tree that exact mode needs for that",
                  "/comm", "use a comm plugin that does (comm/local, comm/ucx), or numerics fast",
                  TENON_E_RECIPE};
   }
@@ -214,10 +232,9 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
     return run_passes(options.passes, graph, where);
   };
   TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
-  TENON_CHECK(check_context(recipe, found.seq_ranks));
+  TENON_CHECK(check_context(recipe, found));
   TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
-  TENON_TRY(const Rows train_rows,
-            plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
+  TENON_TRY(const Rows train_rows, plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
   TENON_TRY(const JointGraph train,
             build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
   TENON_CHECK(check_storage(recipe, options, train.graph));
