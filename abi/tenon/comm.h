@@ -35,7 +35,8 @@ enum { TENON_SUM = 0, TENON_MAX = 1, TENON_MIN = 2 };
 enum {
   // Every reduction adds the members' values in one fixed binary tree over member indices: for n
   // members, tree(lo, n) = n == 1 ? x[lo] : tree(lo, p) + tree(lo + p, n - p), where p is the largest
-  // power of two below n. Without this flag the order is the plugin's own (but the same on each run).
+  // power of two below n; bf16 and f16 as f32 in all of the tree, rounded once. Without this flag the order
+  // is the plugin's own (but the same on each run).
   TENON_COMM_TREE_ORDER = 1u,
   // All ranks of a domain live in one process (virtual ranks).
   TENON_COMM_IN_PROCESS = 2u

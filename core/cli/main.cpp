@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/suggest.h"
+#include "cli/checkpoint.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
@@ -26,6 +27,7 @@ struct Arguments {
   bool json = false;
   bool markdown = false;
   PlanOptions plan;
+  CheckpointOptions checkpoint;
   SampleOptions sample;
   WorkerOptions worker;
 };
@@ -148,6 +150,12 @@ Result<int> sample_text(const Places& places, const Arguments& arguments) {
   return 0;
 }
 
+Result<int> show_checkpoint(const Places&, const Arguments& arguments) {
+  CheckpointOptions options = arguments.checkpoint;
+  options.json = arguments.json;
+  return inspect_checkpoint(options);
+}
+
 // The page docs/reference/plugins.md.
 Result<int> print_plugins_page(const PluginRegistry& registry) {
   std::cout << "# Plugins\n\nMade by `scripts/dev/generate-docs` from what the plugins declare; not to be "
@@ -248,6 +256,10 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   s->add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")
       ->check(CLI::NonNegativeNumber);
   s->add_option("--seed", a.sample.seed, "of the random numbers");
+  CLI::App* k = add("checkpoint", "list, verify and print checkpoints", show_checkpoint);
+  k->add_option("path", a.checkpoint.path, "folder of a run, of checkpoints, or one checkpoint")->required();
+  k->add_flag("--verify", a.checkpoint.verify, "read every byte");
+  k->add_option("--tensor", a.checkpoint.tensor, "print a tensor in short");
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
   CLI::App* w = add("worker", "one rank of a run; started by train and resume", work);

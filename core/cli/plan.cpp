@@ -234,7 +234,7 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
                            human_bytes(total_bytes(program)), program.flops / 1e9);
   std::cout << fmt::format("simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
                            simulation.seconds, 100 * simulation.idle_fraction(),
-                           100 * simulation.hidden_fraction());
+                           100 * hidden_fraction(compiled.programs, options.machine));
   return 0;
 }
 

@@ -114,15 +114,29 @@ Status Progress::report_memory(const Session& session) {
                  {"rest_bytes", static_cast<double>(rest)}});
 }
 
-Status Progress::on_end(const Session& session) { return report_memory(session); }
+Status Progress::on_end(const Session& session) {
+  TENON_CHECK(report_overlap(session));
+  return report_memory(session);
+}
+
+Status Progress::report_overlap(const Session& session) {
+  const Overlap overlap = session.overlap();
+  if (overlap.alone_seconds <= 0) return {};
+  line(fmt::format("communication of rank 0: {:.2f} ms a step on its own, {:.2f} ms beside the work: {:.0f}% hidden",
+                   overlap.alone_seconds * 1e3, overlap.exposed_seconds * 1e3, overlap.hidden() * 100),
+       false);
+  return record("overlap", session,
+                {{"alone_ms", overlap.alone_seconds * 1e3},
+                 {"exposed_ms", overlap.exposed_seconds * 1e3},
+                 {"hidden", overlap.hidden()}});
+}
 
 Status Progress::on_start(const Session& session) {
   first_step_ = session.steps_done();
-  int64_t parameters = 0;
-  for (const TensorInfo& param : session.params()) parameters += elements(param.dims);
+  const int64_t parameters = session.num_parameters();
   const MemoryReport memory = session.memory();
   line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters,
-                   session.params().size(), session.train_program().mesh.text(),
+                   session.num_tensors(), session.train_program().mesh.text(),
                    session.recipe().batch * session.recipe().context),
        false);
   line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})",

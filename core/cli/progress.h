@@ -35,6 +35,8 @@ class Progress final : public LoopObserver {
   explicit Progress(Style style) : style_(style) {}
   Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
   void line(const std::string& text, bool live);
+  // What communication costs, and how much of it is hidden.
+  Status report_overlap(const Session& session);
   // "resident X = planned Y + rest Z" of this process.
   Status report_memory(const Session& session);
   double median_seconds() const;

@@ -96,7 +96,9 @@ Status ClassEmitter::place_params() {
       if (!flat) info.operand.offset = static_cast<uint64_t>(layout.leaves[l].first * size_of(storage.dtype));
       param_at_[context_.joint.params[mine[layout.leaves[l].param]]] = {b, l};
       if (!training) continue;
-      for (ValueId id = context_.joint.leaves[buckets()[b].leaves[l]].grad; id != kNone;) {
+      const LeafGrad& grad = context_.joint.leaves[buckets()[b].leaves[l]];
+      for (const Partial& p : graph_.value(grad.grad).placement.partials) info.partial.push_back(p.axis);
+      for (ValueId id = grad.grad; id != kNone;) {
         leaf_at_[id] = {b, l};
         const Op& op = graph_.op(graph_.value(id).producer);
         contributions_[b] += this->mine(op.stage) ? 1 : 0;

@@ -18,7 +18,7 @@ struct Layout;
 struct Content {
   std::string tensor;
   std::map<std::pair<std::string, int>, int> from;  // (op, microbatch) -> how often
-  // Per axis that shards the samples: how often each member's value is in the sum. Absent: the own one.
+  // Per axis: how often each member's value is in the sum. Absent: the own one.
   std::map<AxisId, std::vector<int>> summed;
   // Set: a part of an exchanged buffer, at a place that depends on the rank.
   std::shared_ptr<const Layout> part_of;
@@ -163,7 +163,9 @@ class Completeness {
       const auto it = program_.outputs.find(name);
       if (it == program_.outputs.end()) continue;
       const std::string place = fmt::format("{} program, output {}", program_.name, name);
-      TENON_CHECK(check_whole(content_of(it->second), name, name == kLoss ? loss_ops_ : 1, {}, place));
+      const Content content = content_of(it->second);
+      TENON_CHECK(check_whole(content, name, name == kLoss ? loss_ops_ : 1, place));
+      TENON_CHECK(check_sum(name, content, axes_, place));
     }
     return {};
   }
@@ -388,7 +390,6 @@ class Completeness {
       return content;
     }
     for (AxisId axis : instr.axes) {
-      if (!axes_.contains(axis)) continue;
       const auto n = static_cast<int>(program_.mesh.axes[axis].size);
       auto [it, fresh] = content.summed.try_emplace(axis, std::vector<int>(static_cast<size_t>(n), 1));
       for (int& count : it->second) count *= fresh ? 1 : n;
@@ -509,10 +510,15 @@ class Completeness {
         return refuse("V007", fmt::format("'{}' would be updated with '{}'", param.name, content.tensor),
                       where(program_, id));
       }
-      std::set<AxisId> sharding;
-      for (const auto& dim : param.placement.dims) sharding.insert(dim.begin(), dim.end());
-      TENON_CHECK(check_whole(content, param.name + ".grad", param.contributions, sharding,
-                              where(program_, id)));
+      TENON_CHECK(check_whole(content, param.name + ".grad", param.contributions, where(program_, id)));
+      TENON_CHECK(check_sum(param.name + ".grad", content, summed_axes(param), where(program_, id)));
+      for (const auto& [axis, members] : content.summed) {
+        if (summed_axes(param).contains(axis)) continue;
+        return refuse("V007",
+                      fmt::format("'{}.grad' is summed over {}, on which no rank has an addend of it", param.name,
+                                  program_.mesh.axes[axis].name),
+                      where(program_, id));
+      }
     }
     return {};
   }
@@ -603,12 +609,13 @@ class Completeness {
       if (content.squares.contains(param.name)) continue;
       return refuse("V007", fmt::format("the norm lacks the gradient of '{}'", param.name), where(program_, id));
     }
-    return check_whole(content_of(instr.in.back()), instr.in.back().name, 1, {}, where(program_, id));
+    const Content tokens = content_of(instr.in.back());
+    TENON_CHECK(check_whole(tokens, instr.in.back().name, 1, where(program_, id)));
+    return check_sum(instr.in.back().name, tokens, axes_, where(program_, id));
   }
 
-  // `sharding`: axes that cut the tensor itself: what the samples on them give comes to it by exchange.
-  Status check_whole(const Content& content, const std::string& name, int expected,
-                     const std::set<AxisId>& sharding, const std::string& place) const {
+  // Every contribution of every microbatch, once.
+  Status check_whole(const Content& content, const std::string& name, int expected, const std::string& place) const {
     if (content.mixed || content.part_of != nullptr) {
       return refuse("V007", "'" + name + "' is not a sum over microbatches and ranks", place);
     }
@@ -634,13 +641,26 @@ class Completeness {
                     fmt::format("'{}' has contributions of {} ops, not of {}", name, by_op.size(), expected),
                     place);
     }
-    return check_sum(name, content, sharding, place);
+    return {};
   }
 
-  Status check_sum(const std::string& name, const Content& content, const std::set<AxisId>& sharding,
+  // Over which a gradient is to be summed: where the graph has partial sums of it, and over all samples but those
+  // that come to it by exchange, over axes that cut the parameter itself.
+  std::set<AxisId> summed_axes(const TensorInfo& param) const {
+    std::set<AxisId> out = axes_;
+    for (const auto& dim : param.placement.dims) {
+      for (AxisId axis : dim) out.erase(axis);
+    }
+    for (AxisId axis : param.partial) {
+      if (program_.mesh.axes[axis].size > 1) out.insert(axis);
+    }
+    return out;
+  }
+
+  // Over each of the axes, every member once.
+  Status check_sum(const std::string& name, const Content& content, const std::set<AxisId>& axes,
                    const std::string& place) const {
-    for (AxisId axis : axes_) {
-      if (sharding.contains(axis)) continue;
+    for (AxisId axis : axes) {
       const auto it = content.summed.find(axis);
       const std::string& along = program_.mesh.axes[axis].name;
       if (it == content.summed.end())
@@ -673,12 +693,53 @@ class Completeness {
 
 }  // namespace
 
+namespace {
+
+// A layout's leaves are whole parameters, side by side, and its parts together are all of it.
+Status check_layout(const Program& program, const FlatLayout& layout, std::vector<int>& in_layouts) {
+  const auto wrong = [&](const std::string& what) {
+    return refuse("V007", what, fmt::format("{} program, layout of '{}'", program.name,
+                                            layout.leaves.empty() ? "nothing"
+                                            : layout.leaves[0].param < program.params.size()
+                                                ? program.params[layout.leaves[0].param].name
+                                                : "nobody"));
+  };
+  int64_t end = 0;
+  for (const FlatLayout::Leaf& leaf : layout.leaves) {
+    if (leaf.param >= program.params.size()) return wrong("a bucket has a parameter that is not there");
+    const TensorInfo& param = program.params[leaf.param];
+    ++in_layouts[leaf.param];
+    if (leaf.first < end) return wrong("'" + param.name + "' shares elements with the leaf before it");
+    if (leaf.count != param.operand.elements()) return wrong("'" + param.name + "' is not there as a whole");
+    end = leaf.first + leaf.count;
+  }
+  const std::vector<int64_t>& cuts = layout.cuts;
+  const auto members = static_cast<size_t>(program.mesh.size(layout.axes));
+  const bool whole = end <= layout.elements && cuts.size() == members + 1 && cuts.front() == 0 &&
+                     cuts.back() == layout.elements && std::ranges::is_sorted(cuts);
+  return whole ? Status() : wrong("the parts of its members are not all of a bucket, each element once");
+}
+
+Status check_layouts(const Program& program) {
+  std::vector<int> in_layouts(program.params.size());
+  for (const FlatLayout& layout : program.layouts) TENON_CHECK(check_layout(program, layout, in_layouts));
+  for (size_t i = 0; i < in_layouts.size(); ++i) {
+    if (in_layouts[i] == 1) continue;
+    return refuse("V007", fmt::format("parameter '{}' is in {} buckets", program.params[i].name, in_layouts[i]),
+                  program.params[i].name);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_completeness(const std::vector<Program>& programs) {
   Channels channels;
   std::vector<Completeness> classes;
   classes.reserve(programs.size());
   int loss_ops = 0;
   for (const Program& program : programs) {
+    TENON_CHECK(check_layouts(program));
     for (const Instr& instr : program.instrs)
       loss_ops += instr.microbatch == 0 && makes_loss(instr) ? 1 : 0;
   }

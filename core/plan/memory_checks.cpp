@@ -83,19 +83,24 @@ class Owners {
   struct Finding {
     bool unwritten = false;
     InstrId clobbered_by = kNone;
+    InstrId of_another = kNone;  // the writer of bytes that belong to another microbatch
   };
-  Finding read(const Operand& operand) {
+  // `microbatch`: the reader's; below 0: it may read what any of them wrote.
+  Finding read(const Operand& operand, int microbatch) {
     Finding out;
     const Buffer& buffer = program_.buffers[operand.buffer];
     if (buffer.space != Space::arena) return out;
     bool any = false, all = true;
     bytes_.each(range_of(program_, operand), [&](const Owner& owner) {
-      if (owner.buffer == operand.buffer)
+      if (owner.buffer == operand.buffer) {
         any = true;
-      else if (owner.buffer != kNone && first_write_[operand.buffer] < owner.writer)
+        const int written = program_.instrs[owner.writer].microbatch;
+        if (microbatch >= 0 && written >= 0 && written != microbatch) out.of_another = owner.writer;
+      } else if (owner.buffer != kNone && first_write_[operand.buffer] < owner.writer) {
         out.clobbered_by = owner.writer;
-      else
+      } else {
         all = false;
+      }
     });
     // Bytes between the tensors of a bucket are never written; reading the whole of it is no fault.
     const bool whole = buffer.gaps && operand.bytes() == buffer.bytes;
@@ -114,8 +119,9 @@ class Owners {
   std::vector<InstrId> first_write_ = std::vector<InstrId>(program_.buffers.size(), kNone);
 };
 
-Status check_read(const Program& program, Owners& owners, const Operand& operand, const std::string& place) {
-  const auto finding = owners.read(operand);
+Status check_read(const Program& program, Owners& owners, const Operand& operand, int microbatch,
+                  const std::string& place) {
+  const auto finding = owners.read(operand, microbatch);
   if (finding.clobbered_by != kNone) {
     return refuse("V004",
                   fmt::format("'{}' was written over by instruction {} ({})", operand.name,
@@ -123,6 +129,12 @@ Status check_read(const Program& program, Owners& owners, const Operand& operand
                   place);
   }
   if (finding.unwritten) return refuse("V006", "'" + operand.name + "' is read before it is written", place);
+  if (finding.of_another != kNone) {
+    return refuse("V006",
+                  fmt::format("'{}' was written for microbatch {} by instruction {}", operand.name,
+                              program.instrs[finding.of_another].microbatch, finding.of_another),
+                  place);
+  }
   return {};
 }
 
@@ -130,22 +142,22 @@ Status check_reads(const Program& program) {
   Owners owners(program);
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
-    const auto check = [&](const Operand& operand) {
-      Status status = check_read(program, owners, operand, "");
+    const auto check = [&](const Operand& operand, bool any_microbatch) {
+      Status status = check_read(program, owners, operand, any_microbatch ? -1 : instr.microbatch, "");
       if (status.ok()) return status;
       Error error = std::move(status).error();
       error.place = where(program, id);
       return Status(std::move(error));
     };
-    for (const Operand& operand : instr.in) TENON_CHECK(check(operand));
+    for (const Operand& operand : instr.in) TENON_CHECK(check(operand, instr.kind == "add"));
     if (instr.accumulate) {
-      for (const Operand& operand : instr.out) TENON_CHECK(check(operand));
+      for (const Operand& operand : instr.out) TENON_CHECK(check(operand, instr.phase == Phase::weight_grad));
     }
     if (instr.workspace.buffer != kNone) owners.write(instr.workspace, id);
     for (const Operand& operand : instr.out) owners.write(operand, id);
   }
   for (const auto& [name, operand] : program.outputs)
-    TENON_CHECK(check_read(program, owners, operand, program.name + " program, output " + name));
+    TENON_CHECK(check_read(program, owners, operand, -1, program.name + " program, output " + name));
   return {};
 }
 

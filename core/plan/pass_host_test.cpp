@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/ops.h"
+
 namespace tenon {
 namespace {
 
@@ -39,7 +41,7 @@ class PassHost : public testing::Test {
     for (const tenon_pass& pass : tables) {
       uses.push_back({"parallel/" + std::string(1, static_cast<char>('a' + uses.size())), &pass, {}});
     }
-    return run_passes(uses, TENON_PHASE_A, graph_, mesh_);
+    return run_passes(uses, graph_, mesh_);
   }
   void expect(const Status& status, const std::string& code, const std::string& cause) {
     ASSERT_FALSE(status.ok());
@@ -47,9 +49,15 @@ class PassHost : public testing::Test {
     EXPECT_EQ(status.error().cause, cause);
     EXPECT_EQ(status.error().place, "/strategies");
   }
-  std::string placement() const {
-    const Value& value = graph_.value(0);
-    return value.pinned ? text(*value.pinned, value.dims, mesh_) : "unset";
+  // What passes said about a value: "batch@dp R@tp".
+  std::string said(ValueId id = 0) const {
+    const Value& value = graph_.value(id);
+    std::string out;
+    for (const Pin& pin : value.pins) {
+      const std::string where = pin.dim ? value.dims[*pin.dim].name : "R";
+      out += (out.empty() ? "" : " ") + where + "@" + mesh_.axes[pin.axis].name + " by " + pin.by;
+    }
+    return out;
   }
 
   Graph graph_;
@@ -58,18 +66,17 @@ class PassHost : public testing::Test {
 
 TEST_F(PassHost, what_no_pass_mentions_is_unset) {
   ASSERT_TRUE(run({}).ok());
-  EXPECT_EQ(placement(), "unset");
+  EXPECT_EQ(said(), "");
 }
 
 TEST_F(PassHost, two_passes_on_two_axes_nest_and_both_are_recorded) {
   ASSERT_TRUE(run({table(shard<kBatch, kDp>), table(shard<kBatch, kTp>)}).ok());
-  EXPECT_EQ(graph_.value(0).pinned->dims, (std::vector<std::vector<AxisId>>{{0, 1}, {}}));
-  EXPECT_EQ(graph_.value(0).pinned_by, (std::vector<std::string>{"parallel/a", "parallel/b"}));
+  EXPECT_EQ(said(), "batch@dp by parallel/a batch@tp by parallel/b");
 }
 
 TEST_F(PassHost, two_passes_that_say_the_same_agree) {
   ASSERT_TRUE(run({table(shard<kBatch, kDp>), table(shard<kBatch, kDp>)}).ok());
-  EXPECT_EQ(graph_.value(0).pinned->dims, (std::vector<std::vector<AxisId>>{{0}, {}}));
+  EXPECT_EQ(said(), "batch@dp by parallel/a");
 }
 
 TEST_F(PassHost, two_passes_on_two_dims_disagree_and_both_are_named) {
@@ -89,7 +96,7 @@ TEST_F(PassHost, sharded_after_replicated_disagrees) {
 
 TEST_F(PassHost, an_axis_of_one_rank_shards_nothing) {
   ASSERT_TRUE(run({table(shard<kBatch, kOne>)}).ok());
-  EXPECT_EQ(graph_.value(0).pinned, Placement::replicated(2));
+  EXPECT_EQ(said(), "");
 }
 
 // What runs on one rank must not fail on two.
@@ -132,7 +139,7 @@ TEST_F(PassHost, a_conflict_names_both) {
   other.provides = "replicas";
   other.conflicts = "storage";
   expect(run({zero, other}), "P004", "parallel/b conflicts with 'storage' of parallel/a");
-  EXPECT_EQ(placement(), "unset");  // found before any pass ran
+  EXPECT_EQ(said(), "");  // found before any pass ran
 }
 
 TEST_F(PassHost, two_that_provide_what_both_exclude_conflict) {
@@ -143,11 +150,99 @@ TEST_F(PassHost, two_that_provide_what_both_exclude_conflict) {
   expect(run({pass, pass}), "P004", "parallel/b conflicts with 'storage' of parallel/a");
 }
 
-TEST_F(PassHost, a_pass_of_another_phase_does_not_run) {
-  tenon_pass pass = table(shard<kBatch, kDp>);
-  pass.phase = TENON_PHASE_B;
-  ASSERT_TRUE(run({pass}).ok());
-  EXPECT_EQ(placement(), "unset");
+// Phase A before phase B, whatever the order in the recipe; what the core has no phase for does not run.
+TEST_F(PassHost, phases_run_in_order) {
+  tenon_pass late = table(shard<kBatch, kTp>), never = table(shard<kSeq, kDp>);
+  late.phase = TENON_PHASE_B;
+  never.phase = TENON_PHASE_C;
+  ASSERT_TRUE(run({late, never, table(shard<kBatch, kDp>)}).ok());
+  EXPECT_EQ(said(), "batch@dp by parallel/c batch@tp by parallel/a");
+}
+
+// "dp" is dp_out and dp_in where those are the axes.
+TEST_F(PassHost, a_name_stands_for_its_atoms) {
+  mesh_ = Mesh{{{"dp_out", 2}, {"tp", 2}, {"dp_in", 2}}};
+  const auto pass = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+    EXPECT_EQ(config->api->axis_size(graph, "dp"), 4);
+    return config->api->shard(graph, kTokens, kBatch, "dp", error);
+  };
+  ASSERT_TRUE(run({table(pass)}).ok());
+  EXPECT_EQ(said(), "batch@dp_out by parallel/a batch@dp_in by parallel/a");
+}
+
+template <uint32_t level, const char* axis>
+tenon_code store(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+  return config->api->store(graph, 2, level, axis, error);
+}
+
+class PassStorage : public PassHost {
+ protected:
+  PassStorage() {
+    Value weight;
+    weight.name = "weight";
+    weight.dims = {{"out", 8}};
+    weight.role = Role::param;
+    graph_.add_value(std::move(weight));
+  }
+};
+
+TEST_F(PassStorage, a_parameter_rests_where_a_pass_says) {
+  ASSERT_TRUE(run({table(store<2, kDp>), table(store<2, kDp>)}).ok());
+  EXPECT_EQ(graph_.value(1).storage, (Storage{2, {0}, "parallel/b"}));
+}
+
+TEST_F(PassStorage, two_passes_that_store_differently_disagree) {
+  const std::string cause = "parallel/b: wants 'weight' to rest in parts another way than parallel/a";
+  expect(run({table(store<2, kDp>), table(store<3, kDp>)}), "P003", cause);
+  graph_.value(1).storage = {};
+  expect(run({table(store<2, kDp>), table(store<2, kTp>)}), "P003", cause);
+}
+
+TEST_F(PassStorage, what_cannot_rest_in_parts_is_refused) {
+  expect(run({table(store<4, kDp>)}), "P003", "parallel/a: level 4 of storage: 0 to 3 exist");
+  expect(run({table(store<1, kNoAxis>)}), "P003", "parallel/a: the mesh has no axis 'ep'");
+  const auto input = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+    return config->api->store(graph, kTokens, 1, "dp", error);
+  };
+  expect(run({table(input)}), "P003", "parallel/a: 'tokens' is no parameter: only those can rest in parts");
+}
+
+class PassOps : public PassHost {
+ protected:
+  PassOps() { EXPECT_TRUE(graph_.add_op("add", {0, 0}, {}, Phase::forward, -1, {"sum"}).ok()); }
+};
+
+template <uint32_t number, const char* axis>
+tenon_code stage(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+  return config->api->set_stage(graph, 1, number, axis, error);
+}
+
+TEST_F(PassOps, stages_are_spread_over_one_axis) {
+  ASSERT_TRUE(run({table(stage<3, kTp>)}).ok());
+  EXPECT_EQ(graph_.op(0).stage, 3);
+  EXPECT_EQ(graph_.pipeline, AxisId{1});
+  EXPECT_EQ(graph_.stages(), 4);
+  expect(run({table(stage<1, kDp>)}), "P003", "parallel/a: the stages are spread over tp already");
+  expect(run({table(stage<1, kNoAxis>)}), "P003",
+         "parallel/a: stages need one axis of the mesh, and 'ep' is none");
+}
+
+template <const char* kind>
+tenon_code substitute(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+  return config->api->substitute(graph, 1, kind, error);
+}
+constexpr char kAttention[] = "attention", kNoKind[] = "plus";
+
+TEST_F(PassOps, an_op_becomes_only_what_takes_its_operands) {
+  expect(run({table(substitute<kNoKind>)}), "P003", "parallel/a: no op kind 'plus'");
+  const Status attention = run({table(substitute<kAttention>)});
+  ASSERT_FALSE(attention.ok());
+  EXPECT_NE(attention.error().cause.find("wrong number of operands"), std::string::npos);
+  EXPECT_STREQ(graph_.op(0).def->kind, "add");
+  const auto beyond = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+    return config->api->substitute(graph, 2, "add", error);
+  };
+  expect(run({table(beyond)}), "P003", "parallel/a: no such op");
 }
 
 TEST_F(PassHost, describes_values_ops_and_axes) {

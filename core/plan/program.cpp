@@ -124,8 +124,8 @@ std::string serialize(const Program& program) {
     fmt::format_to(sink, " ->");
     for (const Operand& operand : instr.out) place(operand);
     place(instr.workspace);
-    fmt::format_to(sink, " {} {} {} {} {} {} {}\n", instr.inplace, instr.microbatch, instr.stage, instr.peer,
-                   instr.layout, instr.offset_step, static_cast<uint32_t>(instr.reduction));
+    fmt::format_to(sink, " {} {} {} {} {} {} {} {}\n", fmt::join(instr.axes, ","), instr.inplace,
+                   instr.microbatch, instr.stage, instr.peer, instr.layout, instr.offset_step, static_cast<uint32_t>(instr.reduction));
   }
   for (const FlatLayout& layout : program.layouts) {
     fmt::format_to(sink, "layout {} {} axes {} cuts {}:", layout.elements, layout.level,

@@ -78,6 +78,7 @@ struct TensorInfo {
   bool flat = false;      // a rank holds only its range of the layout
   bool copy = false;      // another stage of the pipeline owns it
   int contributions = 0;  // parameters: ops that add into its gradient in each microbatch, on all stages
+  std::vector<AxisId> partial = {};  // parameters: over which what these ops add up to is still to be summed
 };
 
 // Parameters one behind the other: what is reduced, updated and gathered as one. Offsets count elements.

@@ -218,17 +218,21 @@ double Simulation::idle_fraction() const {
   return all > 0 ? 1 - busy / all : 0;
 }
 
-double Simulation::hidden_fraction() const {
-  double transfers = 0, waiting = 0;
-  for (const ClassTime& one : classes) {
-    transfers += one.transfers;
-    waiting += one.waiting;
-  }
-  return transfers > 0 ? std::clamp(1 - waiting / transfers, 0.0, 1.0) : 0;
-}
-
 Simulation simulate(const std::vector<Program>& programs, const Machine& machine) {
   return World(programs, machine).run();
+}
+
+double hidden_fraction(const std::vector<Program>& programs, const Machine& machine) {
+  Machine free = machine;
+  free.link_latency = 0;
+  free.link_bytes = INFINITY;
+  const Simulation with = simulate(programs, machine), without = simulate(programs, free);
+  double transfers = 0, exposed = 0;
+  for (size_t i = 0; i < with.classes.size(); ++i) {
+    transfers += with.classes[i].transfers;
+    exposed += with.classes[i].waiting - without.classes[i].waiting;
+  }
+  return transfers > 0 ? std::clamp(1 - exposed / transfers, 0.0, 1.0) : 0;
 }
 
 }  // namespace tenon

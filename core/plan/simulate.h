@@ -27,12 +27,13 @@ struct Simulation {
   std::vector<ClassTime> classes;
   std::vector<Span> spans;  // seconds; one rank for each class
   double idle_fraction() const;  // of all classes' compute lanes: the bubble and what is not hidden
-  // Share of the transfers' time in which compute lanes did not wait.
-  double hidden_fraction() const;
 };
 
 // The programs must have passed check_symmetric().
 Simulation simulate(const std::vector<Program>& programs, const Machine& machine);
+
+// Share of the transfers' time that makes the compute lanes wait no longer than transfers that take no time would.
+double hidden_fraction(const std::vector<Program>& programs, const Machine& machine);
 
 // Seconds of a kernel, or of a transfer once all its members are at it.
 double seconds_of(const Program& program, const Instr& instr, const Machine& machine);

@@ -38,14 +38,18 @@ Range range_of(const Program& program, const Operand& operand) {
 namespace {
 
 std::string describe(const Transfer& t) {
-  return fmt::format("{} {} {} bytes over {{{}}} (instruction {})", t.kind, name_of(t.dtype), t.bytes,
+  const std::string value =
+      t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
+  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", t.kind, value, name_of(t.dtype), t.bytes,
                      fmt::join(t.members, ","), t.instr);
 }
 
+bool one_way(std::string_view kind) { return kind == "send" || kind == "recv"; }
+
 bool same(const Transfer& a, const Transfer& b) {
   const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
-  const bool one_way = a.kind == "send" || a.kind == "recv";
-  const bool kinds = &a == &b || (one_way ? ends : a.kind == b.kind);
+  if (one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value))) return false;
+  const bool kinds = &a == &b || (one_way(a.kind) ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
 
@@ -75,6 +79,16 @@ bool sizes_fit(const Program& program, const Instr& instr) {
   return (instr.kind == "all_reduce" || instr.kind == "permute") && in == out;
 }
 
+// Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses
+// classes is over the pipeline's axis alone, for within a class all ranks run one list.
+bool peers_fit(const Program& program, const Instr& instr) {
+  const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
+  if (crosses && instr.axes.size() > 1) return false;
+  if (!one_way(instr.kind) && instr.kind != "broadcast") return true;
+  const bool there = instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
+  return there && (!one_way(instr.kind) || (crosses && instr.peer != program.pipeline_rank));
+}
+
 // Transfers with one peer have a lane for it, the others that of their first axis.
 std::string lane_of(const Program& program, const Instr& instr) {
   if (instr.kind == "send") return "send>" + std::to_string(instr.peer);
@@ -98,6 +112,10 @@ Status check_transfer(const Program& program, InstrId id) {
   if (!moves) return {};
   if (program.lanes[instr.lane] != lane_of(program, instr)) {
     return refuse("V002", "is on the lane of another axis or peer", where(program, id));
+  }
+  if (!peers_fit(program, instr)) {
+    return refuse("V002", "names a peer that its axis lacks, or crosses stages together with another axis",
+                  where(program, id));
   }
   if (!sizes_fit(program, instr)) {
     return refuse("V002", "what it reads and what it writes do not fit each other", where(program, id));
@@ -164,9 +182,11 @@ class Meeting {
   const Transfer* head(size_t rank) const {
     return next_[rank] < per_rank_[rank].size() ? &per_rank_[rank][next_[rank]] : nullptr;
   }
+  // Two that both send, or both receive, do not meet.
   bool is_at(int32_t rank, const Transfer& transfer) const {
     const Transfer* at = head(static_cast<size_t>(rank));
-    return at != nullptr && at->members == transfer.members;
+    if (at == nullptr || at->members != transfer.members) return false;
+    return at == &transfer || at->kind != transfer.kind || !one_way(at->kind);
   }
 
   const std::vector<std::vector<Transfer>>& per_rank_;
@@ -185,10 +205,12 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
     if (fresh) group->second = program.mesh.group(rank, instr.axes);
     const Operand& operand = moved_operand(instr);
     Transfer transfer{id, instr.kind, group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
-    if (instr.kind == "send" || instr.kind == "recv") {
+    if (one_way(instr.kind)) {
       const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
       transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
       transfer.members = {std::min(static_cast<int32_t>(rank), other), std::max(static_cast<int32_t>(rank), other)};
+      transfer.microbatch = instr.microbatch;
+      transfer.value = operand.name;
     } else if (instr.kind == "broadcast") {
       transfer.root = group->second.at(static_cast<size_t>(instr.peer));
     }

@@ -21,6 +21,9 @@ struct Transfer {
   uint64_t bytes = 0;
   Dtype dtype = Dtype::f32;
   Reduction reduction = Reduction::sum;
+  // send, recv within a microbatch: which value of which one travels. Both ends must mean the same.
+  std::string value = {};
+  int microbatch = -1;
 };
 // `rank` must be one that runs this program.
 std::vector<Transfer> transfers_of(const Program& program, int64_t rank);
@@ -37,12 +40,12 @@ Status check_races(const Program& program);
 // V005: every operand lies inside its buffer, every buffer inside its space, parameters, states and
 // inputs apart from each other; and the arena's peak is what was planned.
 Status check_memory(const Program& program);
-// V006: a buffer of the arena is read only where this step has written it, and (V004) nobody else writes
-// between a value's first write and its last read. Needs V005.
+// V006: a buffer of the arena is read only where this step has written it, for the microbatch that reads it; and
+// (V004) nobody else writes between a value's first write and its last read. Needs V005.
 Status check_uses(const Program& program);
 // V007: each parameter is updated once, in place, from its own gradient, to which each microbatch contributed
-// as many ops as the graph demands, each once, and which is summed over each axis that shards the samples, once
-// over each member; what rests whole is whole again after the step, on every stage that holds it. The same of
+// as many ops as the graph demands, each once, and which is summed over each axis on which it is a partial sum,
+// once over each member, and over no other; a bucket's parts are all of it; what rests whole is whole again after the step, on every stage that holds it. The same of
 // the loss and the token count; and the norm counts each gradient once. Needs V005.
 Status check_completeness(const std::vector<Program>& programs);
 

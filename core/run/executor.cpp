@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <set>
 
@@ -25,6 +26,10 @@ constexpr std::array<std::pair<const char*, uint32_t>, 8> kTransferKinds{{
     {"send", TENON_COMM_SEND},
     {"recv", TENON_COMM_RECV},
 }};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // How many elements each member has in a transfer; empty: what the operands say is the same for all.
 std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, uint64_t members) {
@@ -207,6 +212,8 @@ Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, c
 // Waits for all that was started on the lane before, too: that is what Order promises.
 Status Executor::wait(InstrId id) {
   Lane& lane = lanes_[program_.instrs[id].lane];
+  if (lane.complete == lane.started || lane.transfers[lane.complete] > id) return {};
+  const double begin = seconds_now();
   while (lane.complete < lane.started && lane.transfers[lane.complete] <= id) {
     const InstrId first = lane.transfers[lane.complete];
     tenon_error error = empty_abi_error();
@@ -214,6 +221,7 @@ Status Executor::wait(InstrId id) {
     if (code < 0) return located(code, error, first, device_.plugins().comm.id);
     ++lane.complete;
   }
+  transfer_seconds_ += seconds_now() - begin;
   return {};
 }
 
@@ -222,8 +230,10 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   const PluginSet& plugins = device_.plugins();
   tenon_error error = empty_abi_error();
   if (record.transfer != nullptr) {
+    const double begin = seconds_now();
     const tenon_code code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
     if (code < 0) return located(code, error, id, plugins.comm.id);
+    transfer_seconds_ += seconds_now() - begin;
     ++lanes_[program_.instrs[id].lane].started;
   }
   for (uint32_t c = 0; c < record.num_calls; ++c) {
@@ -244,14 +254,16 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   return {};
 }
 
-Status Executor::run(int64_t step, double lr) {
+Status Executor::run(int64_t step, double lr, Waits waits) {
   const tenon_step_scalars scalars{step, lr, 1.0};
   for (Lane& lane : lanes_) lane.started = lane.complete = 0;
+  transfer_seconds_ = 0;
   for (InstrId id = 0; id < records_.size(); ++id) {
     const Record& record = records_[id];
     now_.store(id, std::memory_order_relaxed);
     for (uint32_t w = 0; w < record.num_waits; ++w) TENON_CHECK(wait(waits_[record.first_wait + w]));
     TENON_CHECK(execute(id, scalars));
+    if (waits == Waits::at_once && record.transfer != nullptr) TENON_CHECK(wait(id));
   }
   for (const Lane& lane : lanes_) {
     if (!lane.transfers.empty()) TENON_CHECK(wait(lane.transfers.back()));

@@ -15,8 +15,13 @@ class Executor {
   // Collective. `kernels` with equal keys are shared within the program.
   static Result<std::unique_ptr<Executor>> prepare(const Program& program, RankDevice& device, bool exact);
 
+  // How transfers are waited for: where the plan says, so that work goes on beside them; or each at once, which
+  // shows what they cost. The results are the same.
+  enum class Waits : uint8_t { planned, at_once };
   // One step. `lr` and `step` reach the optimizer; inputs must be in place. Errors name the instruction.
-  Status run(int64_t step, double lr);
+  Status run(int64_t step, double lr, Waits waits = Waits::planned);
+  // Seconds in which the last run() did nothing but wait for transfers, or start them.
+  double transfer_seconds() const { return transfer_seconds_; }
 
   const Program& program() const { return program_; }
   // The instruction being executed, for reports about a step that hangs. [thread-safe]
@@ -77,6 +82,7 @@ class Executor {
   };
   std::vector<Lane> lanes_;
   std::atomic<InstrId> now_{0};
+  double transfer_seconds_ = 0;
 };
 
 }  // namespace tenon

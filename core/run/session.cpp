@@ -292,6 +292,27 @@ MemoryReport Session::memory() const {
   return out;
 }
 
+Overlap Session::overlap() const {
+  const int64_t planned = steps_here_ - 2;
+  if (planned < 1) return {};
+  return {transfers_alone_, transfers_exposed_ / static_cast<double>(planned)};
+}
+
+int64_t Session::num_parameters() const {
+  int64_t out = 0;
+  for (const Program& program : (train_ ? *train_ : *eval_).programs) {
+    for (const TensorInfo& param : program.params) out += param.copy ? 0 : elements(param.dims);
+  }
+  return out;
+}
+
+int64_t Session::num_tensors() const {
+  int64_t out = 0;
+  for (const Program& program : (train_ ? *train_ : *eval_).programs)
+    out += std::ranges::count(program.params, false, &TensorInfo::copy);
+  return out;
+}
+
 int64_t Session::ranks_in_process() const {
   return (plugins_.comm.table->flags & TENON_COMM_IN_PROCESS) != 0 ? options_.id.world : 1;
 }
@@ -327,7 +348,12 @@ Result<StepResult> Session::step() {
   StepResult out;
   out.step = steps_done_ + 1;
   out.lr = recipe_.lr.at(out.step);
-  TENON_CHECK(train_executor_->run(out.step, out.lr));
+  // The first step is not typical: memory is touched for the first time.
+  const bool measure = ++steps_here_ == 2 && options_.id.world > 1;
+  TENON_CHECK(train_executor_->run(out.step, out.lr,
+                                   measure ? Executor::Waits::at_once : Executor::Waits::planned));
+  if (measure) transfers_alone_ = train_executor_->transfer_seconds();
+  if (steps_here_ > 2) transfers_exposed_ += train_executor_->transfer_seconds();
   const double count = read(program, "count");
   out.tokens = static_cast<int64_t>(count);
   out.loss = count > 0 ? read(program, "loss") / count : 0;

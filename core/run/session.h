@@ -47,6 +47,15 @@ struct StepResult {
   double seconds = 0;
 };
 
+// What this rank's transfers cost. They are waited for at once in one step near the start of a session; in the
+// others, as planned, beside the work.
+struct Overlap {
+  double alone_seconds = 0;    // of a step's transfers, each waited for at once; 0: not measured yet
+  double exposed_seconds = 0;  // of a step on average, as planned
+  // Share of the transfers' time that is hidden behind work.
+  double hidden() const { return alone_seconds > 0 ? std::max(0.0, 1 - exposed_seconds / alone_seconds) : 0; }
+};
+
 struct EvalResult {
   double loss = 0;
   int64_t tokens = 0;
@@ -103,6 +112,10 @@ class Session {
   const Program& train_program() const { return mine(*programs_->train); }
   const VerifyReport& report() const { return programs_->train->report; }
   MemoryReport memory() const;
+  Overlap overlap() const;
+  // Of the whole model, wherever its stages are.
+  int64_t num_parameters() const;
+  int64_t num_tensors() const;
   // Sessions that share this process's memory: the world with virtual ranks, else 1.
   int64_t ranks_in_process() const;
   Feeder& feeder() { return *feeder_; }
@@ -156,6 +169,8 @@ class Session {
   Handle<tenon_comm_plan> control_;
   int64_t control_word_ = 0;
   int64_t steps_done_ = 0;
+  int64_t steps_here_ = 0;  // of this session
+  double transfers_alone_ = 0, transfers_exposed_ = 0;
   int64_t attempt_ = 1;
   int64_t saves_ = 0, resumes_ = 0;  // calls so far: their exchanges between ranks have names of their own
   std::vector<checkpoint::Rejected> passed_over_;

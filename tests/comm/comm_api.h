@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "tenon/comm.h"
 #include "tenon/plugin.h"
+#include "tenon_sdk/comm/op.hpp"
 
 namespace tenon::test {
 
@@ -55,6 +57,7 @@ class Domain {
     int world = 1;
     int64_t timeout_ns = 20'000'000'000;
     std::string tls;
+    bool reachable = false;  // operations are done in memory from alloc: see Domain::place
   };
   Domain(const tenon_comm& table, const tenon_rendezvous* rendezvous, const Settings& settings)
       : table_(table), settings_(settings) {
@@ -66,8 +69,12 @@ class Domain {
                                    {kDLCPU, 0},   settings.timeout_ns, &tls,           rendezvous};
     tenon_error error = empty_error();
     check(table_.domain_open(&config, &domain_, &error), error);
+    if (settings_.reachable) check(table_.alloc(domain_, kArena, &arena_, &error), error);
   }
-  ~Domain() { table_.domain_close(domain_); }
+  ~Domain() {
+    if (arena_ != nullptr) table_.free(domain_, arena_);
+    table_.domain_close(domain_);
+  }
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
@@ -76,11 +83,23 @@ class Domain {
   int rank() const { return settings_.rank; }
   int world() const { return settings_.world; }
   void abort() const { table_.abort(domain_); }
+  bool reachable() const { return arena_ != nullptr; }
+  // The next place for so many bytes in memory that peers reach; goes round, so nothing may stay for long.
+  std::byte* place(size_t bytes) const {
+    const size_t size = (bytes + 63) / 64 * 64;
+    if (size > kArena) throw std::runtime_error("the arena of the tests is too small");
+    if (used_ + size > kArena) used_ = 0;
+    used_ += size;
+    return static_cast<std::byte*>(arena_) + used_ - size;
+  }
 
  private:
+  static constexpr size_t kArena = 64 << 20;
   const tenon_comm& table_;
   const Settings settings_;
   tenon_comm_domain* domain_ = nullptr;
+  void* arena_ = nullptr;
+  mutable size_t used_ = 0;
 };
 
 class Group {
@@ -128,6 +147,8 @@ struct OpSpec {
   uint32_t reduce = TENON_SUM;
 };
 
+// In a reachable domain the operands are copied into memory from alloc at start, and the results back after
+// the wait.
 class Plan {
  public:
   Plan(const Group& group, std::vector<OpSpec> specs)
@@ -136,6 +157,7 @@ class Plan {
     for (const OpSpec& s : specs_) {
       ops.push_back({sizeof(tenon_comm_op), s.kind, s.reduce, s.dtype, s.src, s.dst, s.count,
                      s.counts.empty() ? nullptr : s.counts.data(), s.peer, 0});
+      if (group.domain().reachable()) move(group, ops.back());
     }
     std::vector<const tenon_comm_op*> pointers;
     for (const tenon_comm_op& op : ops) pointers.push_back(&op);
@@ -148,6 +170,7 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   void start() {
+    for (const Copy& c : before_) std::memcpy(c.to, c.from, c.bytes);
     const tenon_stream stream{{kDLCPU, 0}, nullptr};
     tenon_error error = empty_error();
     check(table_.start(plan_, &stream, &error), error);
@@ -161,6 +184,7 @@ class Plan {
   void wait(int64_t timeout_ns = -1) {
     tenon_error error = empty_error();
     check(table_.wait_host(plan_, timeout_ns, &error), error);
+    for (const Copy& c : after_) std::memcpy(c.to, c.from, c.bytes);
   }
   void run() {
     start();
@@ -168,8 +192,30 @@ class Plan {
   }
 
  private:
+  struct Copy {
+    const void* from;
+    void* to;
+    size_t bytes;
+  };
+  void move(const Group& group, tenon_comm_op& op) {
+    const comm::Op checked = comm::check_op(op, group.me(), group.size());
+    const size_t reads = comm::elements_read(checked) * checked.element;
+    const size_t writes = comm::elements_written(checked) * checked.element;
+    const bool in_place = op.src == op.dst;
+    if (writes > 0) {
+      std::byte* place = group.domain().place(writes);
+      after_.push_back({place, op.dst, writes});
+      op.dst = place;
+    }
+    if (reads == 0) return;
+    std::byte* place = in_place ? static_cast<std::byte*>(op.dst) : group.domain().place(reads);
+    before_.push_back({op.src, place, reads});
+    op.src = place;
+  }
+
   const tenon_comm& table_;
   const std::vector<OpSpec> specs_;
+  std::vector<Copy> before_, after_;
   tenon_comm_plan* plan_ = nullptr;
 };
 

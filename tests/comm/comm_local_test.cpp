@@ -23,7 +23,7 @@ std::string run_virtual_ranks(Scenario scenario, int world) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      const RankContext context{table(), shared, rank, world, ""};
+      const RankContext context{table(), shared, rank, world, "", false};
       try {
         scenario(context);
       } catch (const std::exception& e) {

@@ -1,7 +1,10 @@
-// comm/ucx: every scenario on processes of this host, over shared memory and over loopback TCP.
+// comm/ucx: every scenario on processes of this host, over shared memory and over loopback TCP, with operands
+// in memory from alloc and elsewhere.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -22,11 +25,12 @@ constexpr double kSeconds = 60;
 struct Case {
   int world;
   const char* tls;
+  bool reachable = false;
 };
 
 // What the ranks complained of.
 std::string run_processes(const std::string& scenario, const Case& c) {
-  const std::vector<ChildResult> results = run_ranks(scenario, c.world, c.tls, kSeconds);
+  const std::vector<ChildResult> results = run_ranks(scenario, c.world, c.tls, c.reachable, kSeconds);
   std::string complaints;
   for (size_t rank = 0; rank < results.size(); ++rank) {
     if (results[rank].exit_status == 0 && results[rank].output.empty()) continue;
@@ -73,7 +77,7 @@ TEST_P(CommUcxFaults, a_rank_that_freezes_and_goes_on_touches_nothing_of_the_oth
 TEST_P(CommUcxFaults, a_rank_killed_in_the_middle_is_named_by_all_others) {
   for (int round = 0; round < 3; ++round) {
     std::vector<ChildResult> results =
-        run_ranks("a_rank_is_killed", GetParam().world, GetParam().tls, kSeconds);
+        run_ranks("a_rank_is_killed", GetParam().world, GetParam().tls, GetParam().reachable, kSeconds);
     EXPECT_EQ(results.back().output, "ended by signal 9\n");
     results.pop_back();
     for (const ChildResult& other : results) EXPECT_EQ(other.exit_status, 0) << other.output;
@@ -81,47 +85,59 @@ TEST_P(CommUcxFaults, a_rank_killed_in_the_middle_is_named_by_all_others) {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const std::string tls = info.param.tls;
-  return "of_" + std::to_string(info.param.world) + (tls.empty() ? "" : "_" + tls);
+  std::string tls = info.param.tls;
+  std::replace(tls.begin(), tls.end(), ',', '_');
+  return "of_" + std::to_string(info.param.world) + (tls.empty() ? "" : "_" + tls) +
+         (info.param.reachable ? "_reachable" : "");
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcx,
-                         testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"}),
+                         testing::Values(Case{1, ""}, Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{3, "tcp"},
+                                         Case{4, "tcp"}, Case{1, "", true}, Case{2, "", true},
+                                         Case{3, "", true}, Case{5, "posix,self,tcp", true},
+                                         Case{2, "tcp", true}),
                          case_name);
 INSTANTIATE_TEST_SUITE_P(Worlds, CommUcxFaults,
                          testing::Values(Case{2, ""}, Case{3, ""}, Case{4, ""}, Case{2, "tcp"},
-                                         Case{3, "tcp"}),
+                                         Case{3, "tcp"}, Case{2, "", true}, Case{3, "", true}),
                          case_name);
 
-// Names of UCX's segments in the places where they could stay behind.
+// What shared memory there is on this host: UCX's names in /dev/shm, and System V segments.
 std::set<std::string> shared_memory() {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     const std::string name = entry.path().filename();
-    if (name.find("ucx") != std::string::npos) names.insert(name);
+    if (name.find("ucx") != std::string::npos) names.insert("/dev/shm/" + name);
   }
+  std::ifstream segments("/proc/sysvipc/shm");
+  std::string line;
+  std::getline(segments, line);  // headings
+  for (std::string key, id; segments >> key >> id; std::getline(segments, line))
+    names.insert("segment " + id);
   return names;
 }
 
-TEST(CommUcxMemory, a_killed_rank_leaves_nothing_in_dev_shm) {
+TEST(CommUcxMemory, a_killed_rank_leaves_nothing_behind) {
   const std::set<std::string> before = shared_memory();
-  for (const char* tls : {"posix,self,tcp", ""}) EXPECT_EQ(run_processes("a_rank_dies", {3, tls}), "");
+  for (const bool reachable : {false, true}) {
+    for (const char* tls : {"posix,self,tcp", ""}) {
+      EXPECT_EQ(run_processes("a_rank_dies", {3, tls, reachable}), "");
+      run_ranks("a_rank_is_killed", 2, tls, reachable, kSeconds);
+    }
+  }
   // Other programs may come and go meanwhile: only what stays counts.
   std::set<std::string> left = shared_memory();
-  for (int i = 0; i < 20 && left != before; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    std::set<std::string> still;
-    for (const std::string& name : shared_memory()) {
-      if (left.count(name) > 0 && before.count(name) == 0) still.insert(name);
-    }
-    left = still;
-    if (left.empty()) break;
-  }
   for (const std::string& name : before) left.erase(name);
-  EXPECT_TRUE(left.empty()) << "/dev/shm/" << *left.begin() << " stayed behind";
+  for (int i = 0; i < 20 && !left.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const std::set<std::string> now = shared_memory();
+    std::erase_if(left, [&](const std::string& name) { return now.count(name) == 0; });
+  }
+  EXPECT_TRUE(left.empty()) << *left.begin() << " stayed behind";
 }
 
 TEST(CommUcxOpen, unknown_transports_are_an_error_that_names_them) {
-  const std::vector<ChildResult> results = run_ranks("every_kind_matches_the_reference", 1, "warp", kSeconds);
+  const std::vector<ChildResult> results =
+      run_ranks("every_kind_matches_the_reference", 1, "warp", false, kSeconds);
   EXPECT_EQ(results[0].exit_status, 1);
   EXPECT_NE(results[0].output.find("transports 'warp'"), std::string::npos) << results[0].output;
 }

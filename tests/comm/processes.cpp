@@ -97,7 +97,7 @@ void reap(Child& child) {
 }  // namespace
 
 std::vector<ChildResult> run_ranks(const std::string& scenario, int world, const std::string& tls,
-                                   double seconds) {
+                                   bool reachable, double seconds) {
   run::ServerOptions options;
   options.secret = run::make_secret().value();
   options.job = scenario;
@@ -105,9 +105,9 @@ std::vector<ChildResult> run_ranks(const std::string& scenario, int world, const
   const auto server = run::TcpServer::start(options).value();
   std::vector<Child> children;
   for (int rank = 0; rank < world; ++rank) {
-    children.push_back(
-        spawn({"/proc/self/exe", "--rank", scenario, std::to_string(rank), std::to_string(world),
-               std::to_string(server->port()), run::to_hex(options.secret), tls}));
+    children.push_back(spawn({"/proc/self/exe", "--rank", scenario, std::to_string(rank),
+                              std::to_string(world), std::to_string(server->port()),
+                              run::to_hex(options.secret), tls, reachable ? "reachable" : "private"}));
   }
   const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   if (!read_all(children, Clock::now() + limit)) {
@@ -126,7 +126,7 @@ std::vector<ChildResult> run_ranks(const std::string& scenario, int world, const
 }
 
 int child_main(int argc, char** argv, const std::string& plugin_file) {
-  if (argc != 8 || std::strcmp(argv[1], "--rank") != 0) return -1;
+  if (argc != 9 || std::strcmp(argv[1], "--rank") != 0) return -1;
   try {
     const std::string scenario = argv[2];
     run::ClientOptions options;
@@ -136,8 +136,8 @@ int child_main(int argc, char** argv, const std::string& plugin_file) {
     options.job = scenario;
     const auto rendezvous = run::TcpClient::connect(options);
     if (!rendezvous.ok()) throw std::runtime_error(rendezvous.error().text());
-    const RankContext context{load_comm(plugin_file), **rendezvous, std::stoi(argv[3]), std::stoi(argv[4]),
-                              argv[7]};
+    const RankContext context{load_comm(plugin_file), **rendezvous, std::stoi(argv[3]),
+                              std::stoi(argv[4]),     argv[7],      std::strcmp(argv[8], "reachable") == 0};
     scenarios().at(scenario)(context);
     return 0;
   } catch (const std::exception& e) {

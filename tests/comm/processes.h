@@ -11,10 +11,11 @@ struct ChildResult {
   std::string output;
 };
 
-// Starts `world` children as `/proc/self/exe --rank <scenario> <rank> <world> <port> <secret> <tls>`, waits
-// for all of them and returns in rank order. Whoever still runs after `seconds` is killed and says so.
+// Starts `world` children as `/proc/self/exe --rank <scenario> <rank> <world> <port> <secret> <tls>
+// <memory>`, waits for all of them and returns in rank order. Whoever still runs after `seconds` is killed
+// and says so.
 std::vector<ChildResult> run_ranks(const std::string& scenario, int world, const std::string& tls,
-                                   double seconds);
+                                   bool reachable, double seconds);
 
 // If this process is such a child: runs its scenario and returns its exit status, else -1.
 int child_main(int argc, char** argv, const std::string& plugin_file);

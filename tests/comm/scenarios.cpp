@@ -15,7 +15,7 @@ constexpr uint32_t kDtypes[] = {TENON_F64, TENON_F32, TENON_BF16, TENON_F16, TEN
 constexpr uint64_t kCounts[] = {0, 1, 3, 17, 2051};  // odd sizes; 2051 spans several blocks of the tree
 
 bool has_reduction(uint32_t dtype, uint32_t reduce) {
-  if (dtype == TENON_BF16 || dtype == TENON_F16) return false;
+  if (dtype == TENON_F16) return false;
   return !(dtype == TENON_U8 && reduce == TENON_SUM);
 }
 
@@ -195,6 +195,7 @@ void every_kind_matches_the_reference(const RankContext& c) {
   // Large enough for every protocol of a transport. (The reference costs world * world.)
   if (c.world > 4) return;
   everything(world, TENON_F32, 70'001);
+  all_reduce(world, TENON_BF16, 70'001, TENON_SUM);
   all_reduce(world, TENON_F32, 3'000'017, TENON_SUM);
 }
 

@@ -18,9 +18,10 @@ struct RankContext {
   int rank;
   int world;
   std::string tls;
+  bool reachable;  // operations are done in memory from alloc
 
   Domain::Settings settings(int64_t timeout_ns = 20'000'000'000) const {
-    return {rank, world, timeout_ns, tls};
+    return {rank, world, timeout_ns, tls, reachable};
   }
   // Returns when all ranks have called it; `name` is used once.
   void meet(const std::string& name) const;

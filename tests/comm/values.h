@@ -2,6 +2,7 @@
 // tree here is written from the text of tenon/comm.h and shares nothing with the plugins.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,16 @@ T at(const Bytes& bytes, size_t i) {
   return value;
 }
 
+inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+// To nearest even. Finite values only.
+inline uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t upper = bits >> 16, lower = bits & 0xffff;
+  const bool up = lower > 0x8000 || (lower == 0x8000 && upper % 2 == 1);
+  return static_cast<uint16_t>(upper + (up ? 1 : 0));
+}
+
 // What `rank` contributes under `seed`.
 inline Bytes input(uint32_t dtype, uint64_t count, uint64_t seed, int rank) {
   Bytes out(count * size_of(dtype));
@@ -57,6 +68,7 @@ inline Bytes input(uint32_t dtype, uint64_t count, uint64_t seed, int rank) {
       case TENON_I64: put(out, i, static_cast<int64_t>(h)); break;
       case TENON_I32: put(out, i, static_cast<int32_t>(h)); break;
       case TENON_U8: put(out, i, static_cast<uint8_t>(h)); break;
+      case TENON_BF16: put(out, i, to_bf16(static_cast<float>(real_value(h)))); break;
       default: put(out, i, static_cast<uint16_t>(h)); break;
     }
   }
@@ -89,6 +101,19 @@ Bytes reduce_typed(const std::vector<Bytes>& x, uint32_t reduce) {
   return out;
 }
 
+// In f32, rounded once.
+inline Bytes reduce_bf16(const std::vector<Bytes>& x, uint32_t reduce) {
+  std::vector<Bytes> wide;
+  for (const Bytes& bytes : x) {
+    Bytes& w = wide.emplace_back(bytes.size() * 2);
+    for (size_t i = 0; i < bytes.size() / 2; ++i) put(w, i, from_bf16(at<uint16_t>(bytes, i)));
+  }
+  const Bytes sums = reduce_typed<float>(wide, reduce);
+  Bytes out(x[0].size());
+  for (size_t i = 0; i < out.size() / 2; ++i) put(out, i, to_bf16(at<float>(sums, i)));
+  return out;
+}
+
 // The reduction of all members' arrays, which have equal sizes.
 inline Bytes reduce_all(const std::vector<Bytes>& x, uint32_t reduce, uint32_t dtype) {
   switch (dtype) {
@@ -97,6 +122,7 @@ inline Bytes reduce_all(const std::vector<Bytes>& x, uint32_t reduce, uint32_t d
     case TENON_I64: return reduce_typed<int64_t>(x, reduce);
     case TENON_I32: return reduce_typed<int32_t>(x, reduce);
     case TENON_U8: return reduce_typed<uint8_t>(x, reduce);
+    case TENON_BF16: return reduce_bf16(x, reduce);
     default: throw std::logic_error("no reference reduction for dtype " + std::to_string(dtype));
   }
 }

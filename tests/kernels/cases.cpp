@@ -11,9 +11,10 @@ namespace tenon::test {
 namespace {
 
 const std::set<std::string> kAccumulating = {"embedding_wgrad", "layernorm_wgrad", "rmsnorm_wgrad",
-                                             "linear_wgrad",    "bias_wgrad",      "grouped_linear_wgrad"};
+                                             "linear_wgrad",    "bias_wgrad",      "grouped_linear_wgrad",
+                                             "embedding_shard_wgrad", "attention_merge"};
 const std::set<std::string> kInplace = {"bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad",
-                                        "add"};
+                                        "add",      "cross_entropy_shard_dgrad"};
 
 }  // namespace
 
@@ -33,7 +34,8 @@ std::vector<Size> large_sizes() {
   return {{1, 67, 129, 65, 257, 2, 1, 34},
           {2, 130, 130, 129, 67, 1, 2, 64},
           {3, 65, 64, 300, 1000, 3, 2, 16},
-          {1, 200, 200, 192, 256, 6, 1, 32}};
+          {1, 200, 200, 192, 256, 6, 1, 32},
+          {1, 300, 600, 3, 5, 1, 2, 16}};
 }
 
 CaseMaker::CaseMaker(const Kernels& reference, uint32_t dtype, const Size& size, uint64_t seed)
@@ -216,6 +218,38 @@ Op CaseMaker::grouped_linear_structured() {
           {}};
 }
 
+Tensor slice(const Tensor& whole, size_t dim, int64_t start, int64_t size) {
+  std::vector<int64_t> dims = whole.dims();
+  dims[dim] = size;
+  int64_t inner = 1;
+  for (size_t d = dim + 1; d < dims.size(); ++d) inner *= dims[d];
+  const int64_t row = inner * size, step = inner * whole.dims()[dim];
+  Tensor out(whole.dtype(), std::move(dims));
+  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, whole.at(i / row * step + start * inner + i % row));
+  return out;
+}
+
+Op CaseMaker::embedding_shard(int64_t start, int64_t rows) {
+  return {"embedding_shard",
+          {indices({n_.b, n_.s}, 0, n_.v), random({rows, n_.h})},
+          {real({n_.b, n_.s, n_.h})},
+          {integer("start", start)}};
+}
+
+Op CaseMaker::cross_entropy_shard(const Op& whole, int64_t start, int64_t rows) const {
+  return {"cross_entropy_shard",
+          {slice(whole.in[0], 2, start, rows), whole.in[1]},
+          {real({n_.b, n_.s}), real({n_.b, n_.s})},
+          {integer("start", start)}};
+}
+
+Op CaseMaker::attention_merge() {
+  const Op block = attention(Positions::shuffled);
+  const Result done = reference_.run(block);
+  EXPECT_EQ(done.code, TENON_OK) << done.message;
+  return {"attention_merge", done.out, {real(done.out[0].dims()), real(done.out[1].dims())}, {}};
+}
+
 std::vector<Op> CaseMaker::backward(const Op& f, const Tensor& dy) {
   const Result done = reference_.run(f);
   EXPECT_EQ(done.code, TENON_OK) << done.message;
@@ -314,6 +348,20 @@ void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
 void CaseMaker::add_sums(std::vector<Case>& cases) {
   cases.push_back({"sqnorm", {"sqnorm", {random({n_.b, n_.s, n_.h})}, {Tensor(TENON_F64, {})}, {}}});
   cases.push_back({"sqnorm of a scalar", {"sqnorm", {random({})}, {Tensor(TENON_F64, {})}, {}}});
+  const int64_t elements = n_.b * n_.s * n_.h;
+  for (int64_t chunk : {int64_t{1}, int64_t{7}, elements + 1}) {
+    cases.push_back({"sqnorm_chunks of " + std::to_string(chunk),
+                     {"sqnorm_chunks",
+                      {random({elements})},
+                      {Tensor(TENON_F64, {(elements + chunk - 1) / chunk})},
+                      {integer("chunk", chunk)}}});
+  }
+  Tensor terms(TENON_F64, {n_.v});
+  for (int64_t i = 0; i < terms.elements(); ++i) terms.set(i, 1.0 / static_cast<double>(i + 3));
+  cases.push_back({"sum", {"sum", {terms}, {Tensor(TENON_F64, {})}, {}}});
+  for (uint32_t dtype : {dtype_, uint32_t{TENON_I64}, uint32_t{TENON_I32}}) {
+    cases.push_back({"zeros", {"zeros", {}, {Tensor(dtype, {n_.b, n_.h})}, {}}});
+  }
   for (const auto& [clip, count] : {std::pair{0.0, 7.0}, {0.5, 3.0}, {1e9, 3.0}, {1.0, 0.0}}) {
     Op op{"clip_scale", {}, {Tensor(TENON_F64, {}), Tensor(TENON_F64, {})}, {number("clip", clip)}};
     for (double square : {2.0, 0.25, 40.0}) {
@@ -324,6 +372,35 @@ void CaseMaker::add_sums(std::vector<Case>& cases) {
     op.in.back().set(0, count);
     cases.push_back({"clip_scale", op});
   }
+}
+
+void CaseMaker::add_shards(std::vector<Case>& cases) {
+  const int64_t start = n_.v / 3, rows = n_.v - start - n_.v / 4;
+  const Op embedding = embedding_shard(start, rows);
+  add_plain(cases, "embedding_shard", embedding);
+  add_plain(cases, "embedding_shard_wgrad",
+            {"embedding_shard_wgrad",
+             {random({n_.b, n_.s, n_.h}), embedding.in[0]},
+             {real({rows, n_.h})},
+             embedding.attrs});
+  for (double padding : {0.0, 0.4, 1.0}) {
+    const Op whole = cross_entropy(padding);
+    const Result done = reference_.run(whole);
+    EXPECT_EQ(done.code, TENON_OK) << done.message;
+    const Op shard = cross_entropy_shard(whole, start, rows);
+    add_plain(cases, "cross_entropy_shard", shard);
+    add_plain(cases, "cross_entropy_shard_dgrad",
+              {"cross_entropy_shard_dgrad",
+               {shard.in[0], shard.in[1], done.out[2]},
+               {real(shard.in[0].dims())},
+               shard.attrs});
+    add_plain(cases, "cross_entropy_join",
+              {"cross_entropy_join",
+               {random({3, n_.b, n_.s}, 4), random({n_.b, n_.s}), whole.in[1]},
+               {Tensor(TENON_F64, {}), Tensor(TENON_I64, {}), real({n_.b, n_.s})},
+               {}});
+  }
+  add_plain(cases, "attention_merge", attention_merge());
 }
 
 void CaseMaker::add_experts(std::vector<Case>& cases) {
@@ -361,6 +438,7 @@ std::vector<Case> CaseMaker::all() {
     add_forward(cases, " with padding " + std::to_string(padding), cross_entropy(padding));
   }
   add_experts(cases);
+  add_shards(cases);
   add_shape_ops(cases);
   add_sums(cases);
   return cases;

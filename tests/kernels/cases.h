@@ -23,6 +23,9 @@ struct Case {
   Op op;
 };
 
+// Elements [start, start + size) of a tensor along one dim.
+Tensor slice(const Tensor& whole, size_t dim, int64_t start, int64_t size);
+
 class CaseMaker {
  public:
   // `reference` computes operands that other ops make (mean, lse, o).
@@ -57,6 +60,10 @@ class CaseMaker {
   Op combine();
   Op grouped_linear();             // x[b 2 e t h] w[e g r d h]
   Op grouped_linear_structured();  // x[b 2 e t g d] w[e h g d]
+  // Shards of what embedding() and cross_entropy() make: rows [start, start + rows) of the vocabulary.
+  Op embedding_shard(int64_t start, int64_t rows);
+  Op cross_entropy_shard(const Op& whole, int64_t start, int64_t rows) const;
+  Op attention_merge();
   // The backward ops of a forward op and the gradient of its output 0, in the order of ops.md.
   std::vector<Op> backward(const Op& forward, const Tensor& dy);
 
@@ -65,6 +72,7 @@ class CaseMaker {
   void add_plain(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_shape_ops(std::vector<Case>& cases);
   void add_sums(std::vector<Case>& cases);
+  void add_shards(std::vector<Case>& cases);
   void add_experts(std::vector<Case>& cases);
   // expert, slot of route_topk, and the shape of what dispatch makes of them.
   struct Routed {

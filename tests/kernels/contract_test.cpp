@@ -8,8 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "../../plugins/kernels/reference/signature.h"
 #include "cases.h"
+#include "tenon_sdk/kernel_problem.hpp"
 
 // Under AddressSanitizer, too much memory must be refused as malloc() does instead of ending the test.
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {

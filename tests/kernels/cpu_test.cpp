@@ -117,6 +117,43 @@ TEST_P(Cpu, gives_the_same_bits_in_place) {
   }
 }
 
+// Sizes at which products are cut in every way: wide results share the rows, others the columns; sums of more
+// than 512 are cut into blocks, and of very long ones only a slab is packed at a time.
+TEST_P(Cpu, multiplies_matrices_however_they_are_cut) {
+  const Kernels reference("reference", 0), none("cpu", 0, GetParam().isa), three("cpu", 3, GetParam().isa);
+  struct Sizes {
+    int64_t rows, outs, ins;
+  };
+  for (const Sizes& n :
+       {Sizes{70, 2305, 40}, {33, 50, 1100}, {513, 31, 9}, {20, 1100, 4500}, {2310, 17, 70}}) {
+    CaseMaker make(reference, GetParam().dtype, {1, n.rows, 1, 1, 1, 1, 1, 2}, 11);
+    const Tensor x = make.random({1, n.rows, n.ins}), w = make.random({n.outs, n.ins}),
+                 y = make.random({1, n.rows, n.outs});
+    for (const Op& op : {Op{"linear", {x, w}, {y}, {}}, Op{"linear_dgrad", {y, w}, {x}, {}},
+                         Op{"linear_wgrad", {y, x}, {w}, {}, TENON_KERNEL_ACCUMULATE}}) {
+      const std::string place = op.kind + " of " + std::to_string(n.rows) + " rows, " +
+                                std::to_string(n.outs) + " outs, " + std::to_string(n.ins) + " ins";
+      const Result want = reference.run(op), got = three.run(op, 24);
+      ASSERT_EQ(got.code, TENON_OK) << place << ": " << got.message;
+      ASSERT_NO_FATAL_FAILURE(expect_close(got.out[0], want.out[0], tolerance(GetParam().dtype), place));
+      ASSERT_EQ(none.run(op).out[0].bytes(), got.out[0].bytes()) << place;
+    }
+  }
+}
+
+// More elements than one part, and than one partial sum.
+TEST_P(Cpu, adds_up_long_arrays) {
+  const Kernels reference("reference", 0), none("cpu", 0, GetParam().isa), three("cpu", 3, GetParam().isa);
+  CaseMaker make(reference, GetParam().dtype, {1, 1, 1, 1, 1, 1, 1, 2}, 12);
+  const Tensor x = make.random({3, 70001});
+  for (const Op& op : {Op{"sqnorm", {x}, {Tensor(TENON_F64, {})}, {}}, Op{"add", {x, x}, {x}, {}}}) {
+    const Result want = reference.run(op), got = three.run(op, 24);
+    ASSERT_EQ(got.code, TENON_OK) << got.message;
+    ASSERT_NO_FATAL_FAILURE(expect_close(got.out[0], want.out[0], tolerance(GetParam().dtype), op.kind));
+    ASSERT_EQ(none.run(op).out[0].bytes(), got.out[0].bytes()) << op.kind;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EachInstructionSet, Cpu, testing::ValuesIn(settings()), name_of);
 
 TEST(CpuInstructionSets, baseline_is_always_there) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <ctime>
 #include <stdexcept>
 #include <thread>
 
@@ -40,13 +39,6 @@ class Buffer {
   std::vector<uint8_t> storage_;
   size_t start_ = 0, bytes_;
 };
-
-// Time of this thread on a core: other processes do not count.
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 // A descriptor and what it points to.
 struct Desc {
@@ -234,38 +226,6 @@ Result Kernels::run(const Op& op, int64_t offset) const {
     result.out.push_back(std::move(t));
   }
   return result;
-}
-
-double Kernels::seconds(const Op& op, int repeats) const {
-  const Desc desc(op);
-  tenon_kernel_info info{};
-  tenon_kernel* kernel = nullptr;
-  tenon_error error{};
-  if (table_->describe(&desc.desc, nullptr, &info, &error) != TENON_OK ||
-      table_->prepare(device_, &desc.desc, &kernel, &error) != TENON_OK) {
-    throw std::runtime_error(error.message);
-  }
-  std::vector<void*> pointers;
-  const auto add = [&](const Tensor* t, uint64_t bytes) {
-    void* block = nullptr;
-    if (table_->alloc(device_, bytes, &block, &error) != TENON_OK) throw std::runtime_error(error.message);
-    if (t != nullptr) std::memcpy(block, t->bytes().data(), bytes);
-    pointers.push_back(block);
-  };
-  for (const Tensor& t : op.in) add(&t, t.bytes().size());
-  for (const Tensor& t : op.out) add(nullptr, t.bytes().size());
-  add(nullptr, info.workspace_bytes);
-  const tenon_stream stream{{kDLCPU, 0}, nullptr};
-  double best = 1e30;
-  for (int i = 0; i < repeats; ++i) {
-    const double start = cpu_seconds();
-    if (table_->enqueue(kernel, &stream, pointers.data(), &error) != TENON_OK)
-      throw std::runtime_error(error.message);
-    best = std::min(best, cpu_seconds() - start);
-  }
-  for (void* block : pointers) table_->free(device_, block);
-  table_->release(kernel);
-  return best;
 }
 
 std::vector<std::string> available_isas() {

@@ -67,8 +67,6 @@ class Kernels {
   // Runs one op on buffers `offset` bytes off a 64-byte boundary (a multiple of 8). The memory around every
   // buffer is watched; outputs and workspace start as garbage. Fails the test where the op writes elsewhere.
   Result run(const Op& op, int64_t offset = 0) const;
-  // Shortest CPU time of one call in seconds, of `repeats`. For benchmarks of kernels without threads.
-  double seconds(const Op& op, int repeats) const;
   tenon_code describe(const Op& op, tenon_kernel_info& info, std::string& message) const;
   const tenon_kernels& table() const { return *table_; }
   tenon_device* device() const { return device_; }

@@ -116,11 +116,16 @@ class Kernels {
 
 using Leaves = std::map<ValueId, Tensor>;  // tensors of the values that no op makes
 
-// Runs one op on the tensors of its values; an op that accumulates continues op.acc.
-inline void run_op(Kernels& kernels, const Op& op, const std::vector<const Tensor*>& in,
+struct KernelCall {
+  std::string kind;
+  Attrs attrs;
+};
+
+// Runs one kernel on the tensors of an op's values; an op that accumulates continues `acc`.
+inline void run_op(Kernels& kernels, const KernelCall& call, const std::vector<const Tensor*>& in,
                    const std::vector<const Tensor*>& acc, const std::vector<Tensor*>& out) {
   for (size_t k = 0; k < acc.size(); ++k) *out[k] = *acc[k];
-  kernels.run(op.def->kind, op.attrs, in, out, !acc.empty());
+  kernels.run(call.kind, call.attrs, in, out, !acc.empty());
 }
 
 // One rank, all values, of a graph without collectives.
@@ -144,7 +149,7 @@ class GraphInterpreter {
   void run(OpId first, OpId end) {
     for (OpId id = first; id < end; ++id) {
       const Op& op = graph_.op(id);
-      run_op(kernels_, op, constant(op.in), constant(op.acc), mutable_(op.out));
+      run_op(kernels_, {op.def->kind, op.attrs}, constant(op.in), constant(op.acc), mutable_(op.out));
     }
   }
 
@@ -165,7 +170,33 @@ class GraphInterpreter {
   std::vector<Tensor> values_;
 };
 
-// All ranks of a mesh, all values, of a placed graph.
+// An operand of an op on one rank: how its value is placed, and the sizes of the rank's tensor.
+struct LocalOperand {
+  const Placement* placement;
+  const std::vector<int64_t>* dims;
+};
+
+// What a rank runs for an op. Where the op's offset factor is cut it is the shard kind, told which index its shard
+// starts with.
+inline KernelCall kernel_call(const OpDef& def, const Rule& rule, const Attrs& attrs,
+                              const std::vector<LocalOperand>& in, const std::vector<LocalOperand>& out,
+                              const Mesh& mesh, int64_t rank) {
+  const std::vector<int64_t> coordinate = mesh.coordinate(rank);
+  for (const auto& [factors, operands] : {std::pair(&rule.inputs, &in), std::pair(&rule.outputs, &out)}) {
+    for (size_t i = 0; i < factors->size(); ++i) {
+      for (size_t d = 0; d < (*factors)[i].size(); ++d) {
+        const std::vector<AxisId>& axes = (*operands)[i].placement->dims[d];
+        const int factor = (*factors)[i][d];
+        if (axes.empty() || rule.factors[static_cast<size_t>(factor)].name != def.offset) continue;
+        return {def.shard_kind, {{"start", index_on(mesh, coordinate, axes) * (*operands)[i].dims->at(d)}}};
+      }
+    }
+  }
+  return {def.kind, attrs};
+}
+
+// All ranks of a mesh, all values, of a placed graph. An op that exchanges along a factor itself is given its
+// operands whole in that factor.
 class MeshInterpreter {
  public:
   MeshInterpreter(Kernels& kernels, const Graph& placed, const Mesh& mesh, uint64_t seed)
@@ -198,11 +229,49 @@ class MeshInterpreter {
       values_[id].assign(static_cast<size_t>(mesh_.world()),
                          Tensor(value.dtype, box_of(value.placement, mesh_, sizes(value.dims))));
     }
-    for (size_t rank = 0; rank < static_cast<size_t>(mesh_.world()); ++rank) {
-      std::vector<Tensor*> out;
-      for (ValueId id : op.out) out.push_back(&values_[id][rank]);
-      run_op(kernels_, op, on_rank(op.in, rank), on_rank(op.acc, rank), out);
+    std::vector<size_t> ranks;
+    for (ValueId id : op.in) ranks.push_back(graph_.value(id).dims.size());
+    const Rule rule = rule_of(*op.def, ranks).value();
+    const std::vector<OnRanks> in = operands(op, rule);
+    for (size_t rank = 0; rank < static_cast<size_t>(mesh_.world()); ++rank) run(op, rule, in, rank);
+  }
+  // Tensors of all ranks, and their placement.
+  struct OnRanks {
+    Placement placement;
+    std::vector<Tensor> locals;
+  };
+  std::vector<OnRanks> operands(const Op& op, const Rule& rule) const {
+    std::vector<OnRanks> out;
+    for (size_t i = 0; i < op.in.size(); ++i) {
+      OnRanks& one = out.emplace_back(graph_.value(op.in[i]).placement, values_[op.in[i]]);
+      for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
+        if (rule.factors[static_cast<size_t>(rule.inputs[i][d])].kind != Rule::Kind::exchange) continue;
+        while (!one.placement.dims[d].empty()) {
+          Placement gathered = one.placement;
+          gathered.dims[d].pop_back();
+          const AxisId axis = one.placement.dims[d].back();
+          one.locals = simulate("all_gather", axis, one.placement, gathered, mesh_, one.locals);
+          one.placement = gathered;
+        }
+      }
     }
+    return out;
+  }
+  void run(const Op& op, const Rule& rule, const std::vector<OnRanks>& in, size_t rank) {
+    std::vector<const Tensor*> inputs;
+    std::vector<Tensor*> outputs;
+    std::vector<LocalOperand> local_in, local_out;
+    for (const OnRanks& one : in) {
+      inputs.push_back(&one.locals[rank]);
+      local_in.push_back({&one.placement, &one.locals[rank].dims()});
+    }
+    for (ValueId id : op.out) {
+      outputs.push_back(&values_[id][rank]);
+      local_out.push_back({&graph_.value(id).placement, &values_[id][rank].dims()});
+    }
+    const KernelCall call =
+        kernel_call(*op.def, rule, op.attrs, local_in, local_out, mesh_, static_cast<int64_t>(rank));
+    run_op(kernels_, call, inputs, on_rank(op.acc, rank), outputs);
   }
   std::vector<const Tensor*> on_rank(const std::vector<ValueId>& ids, size_t rank) const {
     std::vector<const Tensor*> out;

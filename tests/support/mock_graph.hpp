@@ -1,5 +1,5 @@
 // A graph for tests of passes, without the core: what it lends out dies at every annotation, as the interface
-// allows, and what a pass shards is written down.
+// allows, and what a pass says is written down.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,19 @@ struct tenon_graph {
   struct Value {
     uint32_t role;
     std::string name;
-    std::vector<std::string> dims;  // names; "": none
+    std::vector<std::string> dims;     // names; "": none
+    std::vector<int64_t> sizes = {};   // of the dims; empty: 8 each
+    int32_t layer = -1;
   };
   struct Op {
     std::string kind;
     std::vector<std::string> inputs;  // names of values
+    std::vector<std::string> outputs = {};
+    double flops = 0;
   };
   // Everything lent out; replaced, and the old memory overwritten, at each annotation.
   struct Loan {
-    std::vector<tenon_value_id> ids, inputs;
+    std::vector<tenon_value_id> ids, operands;
     std::vector<tenon_op_id> op_ids;
     std::vector<std::vector<const char*>> names;
     std::vector<std::vector<int64_t>> sizes;
@@ -34,7 +38,7 @@ struct tenon_graph {
 
   void lend() {
     if (loan != nullptr) {
-      for (auto* ids : {&loan->ids, &loan->inputs, &loan->op_ids})
+      for (auto* ids : {&loan->ids, &loan->operands, &loan->op_ids})
         std::fill(ids->begin(), ids->end(), 0xdead);
       for (Value& value : loan->values) {
         for (std::string& dim : value.dims) std::fill(dim.begin(), dim.end(), '?');
@@ -49,7 +53,7 @@ struct tenon_graph {
       loan->ids.push_back(static_cast<tenon_value_id>(kFirstValue + loan->ids.size()));
       std::vector<const char*>& names = loan->names.emplace_back();
       for (const std::string& dim : value.dims) names.push_back(dim.empty() ? nullptr : dim.c_str());
-      loan->sizes.emplace_back(value.dims.size(), 8);
+      loan->sizes.push_back(value.sizes.empty() ? std::vector<int64_t>(value.dims.size(), 8) : value.sizes);
     }
     for (size_t i = 0; i < ops.size(); ++i) loan->op_ids.push_back(static_cast<tenon_op_id>(kFirstOp + i));
   }
@@ -67,6 +71,9 @@ struct tenon_graph {
   std::unique_ptr<Loan> loan;
   std::vector<std::unique_ptr<Loan>> retired;
   std::vector<std::tuple<std::string, uint32_t, std::string>> sharded;  // value, dim, axis
+  std::vector<std::tuple<std::string, uint32_t, std::string>> stored;   // value, level, axis
+  std::vector<std::tuple<std::string, uint32_t, std::string>> staged;   // kind of the op, stage, axis
+  std::vector<std::pair<std::string, std::string>> substituted;         // output of the op, new kind
   std::string refuse;                                                   // the value whose sharding is refused
 };
 
@@ -87,13 +94,25 @@ inline const char* kind_of_op(tenon_graph* graph, tenon_op_id op) {
   return i < graph->loan->ops.size() ? graph->loan->ops[i].kind.c_str() : "";
 }
 
+inline uint32_t lend_operands(tenon_graph* graph, const std::vector<std::string>& names, const tenon_value_id** out) {
+  graph->loan->operands.clear();  // one array at a time, as in the core
+  for (const std::string& name : names) graph->loan->operands.push_back(graph->id_of(name));
+  *out = graph->loan->operands.data();
+  return static_cast<uint32_t>(names.size());
+}
+
 inline uint32_t inputs_of_op(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out) {
-  graph->loan->inputs.clear();  // one array at a time, as in the core
   const size_t i = op - tenon_graph::kFirstOp;
-  if (i >= graph->ops.size()) return 0;
-  for (const std::string& name : graph->ops[i].inputs) graph->loan->inputs.push_back(graph->id_of(name));
-  *out = graph->loan->inputs.data();
-  return static_cast<uint32_t>(graph->loan->inputs.size());
+  return i < graph->ops.size() ? lend_operands(graph, graph->ops[i].inputs, out) : 0;
+}
+
+inline uint32_t outputs_of_op(tenon_graph* graph, tenon_op_id op, const tenon_value_id** out) {
+  const size_t i = op - tenon_graph::kFirstOp;
+  return i < graph->ops.size() ? lend_operands(graph, graph->ops[i].outputs, out) : 0;
+}
+
+inline double flops_of_op(tenon_graph* graph, tenon_op_id op) {
+  return graph->ops.at(op - tenon_graph::kFirstOp).flops;
 }
 
 inline tenon_code describe_value(tenon_graph* graph, tenon_value_id id, tenon_value_info* out,
@@ -112,7 +131,7 @@ inline tenon_code describe_value(tenon_graph* graph, tenon_value_id id, tenon_va
           static_cast<uint32_t>(value.dims.size()),
           loan.sizes[i].data(),
           loan.names[i].data(),
-          -1,
+          value.layer,
           0};
   return TENON_OK;
 }
@@ -134,6 +153,24 @@ inline tenon_code shard_value(tenon_graph* graph, tenon_value_id id, uint32_t di
   return TENON_OK;
 }
 
+inline tenon_code store_value(tenon_graph* graph, tenon_value_id id, uint32_t level, const char* axis, tenon_error*) {
+  graph->stored.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, level, axis);
+  graph->lend();
+  return TENON_OK;
+}
+
+inline tenon_code stage_op(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis, tenon_error*) {
+  graph->staged.emplace_back(graph->ops.at(op - tenon_graph::kFirstOp).kind, stage, axis);
+  graph->lend();
+  return TENON_OK;
+}
+
+inline tenon_code substitute_op(tenon_graph* graph, tenon_op_id op, const char* kind, tenon_error*) {
+  graph->substituted.emplace_back(graph->ops.at(op - tenon_graph::kFirstOp).outputs.at(0), kind);
+  graph->lend();
+  return TENON_OK;
+}
+
 // What no pass under test calls is not there.
 inline constexpr tenon_graph_api kMockGraphApi = [] {
   tenon_graph_api api{};
@@ -141,13 +178,20 @@ inline constexpr tenon_graph_api kMockGraphApi = [] {
   api.ops = list_ops;
   api.op_kind = kind_of_op;
   api.op_inputs = inputs_of_op;
+  api.op_outputs = outputs_of_op;
   api.values = list_values;
   api.value = describe_value;
   api.axis_size = axis_size;
   api.shard = shard_value;
+  api.store = store_value;
+  api.set_stage = stage_op;
+  api.substitute = substitute_op;
+  api.op_flops = flops_of_op;
   return api;
 }();
 
 using Sharded = std::vector<std::tuple<std::string, uint32_t, std::string>>;
+using Stored = Sharded;
+using Staged = Sharded;
 
 }  // namespace tenon::test

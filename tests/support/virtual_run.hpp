@@ -56,6 +56,7 @@ struct RunOptions {
   EachStep each_step = {};                      // called on every rank
   std::function<Status(Session&)> before = {};  // after opening, on every rank
   std::function<Status(Session&)> after = {};
+  std::function<void(PluginSet&)> change_plugins = {};  // lets a test stand between core and plugins
 };
 
 // Puts tensors together from the ranks' parts.
@@ -100,7 +101,8 @@ class Assembly {
 inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& options) {
   PluginRegistry registry(test_registry());
   TENON_TRY(const Recipe recipe, read_recipe(document));
-  TENON_TRY(const PluginSet plugins, load_plugins(registry, recipe));
+  TENON_TRY(PluginSet plugins, load_plugins(registry, recipe));
+  if (options.change_plugins) options.change_plugins(plugins);
   TENON_TRY(const auto programs, compile_programs(recipe, plugins, options.ranks, true));
   run::MemoryRendezvous rendezvous;
   RunRecord record;

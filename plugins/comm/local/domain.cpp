@@ -7,10 +7,11 @@
 #include <cstring>
 #include <thread>
 
-#include "tenon_sdk/plugin.hpp"
+#include "tenon_sdk/comm/members.hpp"
 
 namespace tenon::comm_local {
 
+using comm::Deadline;
 using comm::Op;
 using sdk::Failure;
 
@@ -23,23 +24,6 @@ int spins_for(int world) {
 }
 
 std::string problem_of_abort(int rank) { return "rank " + std::to_string(rank) + " has aborted its domain"; }
-
-int index_of(const std::vector<int>& members, int rank, int world) {
-  for (const int member : members) {
-    if (member < 0 || member >= world) {
-      throw Failure(TENON_E_ARGUMENT,
-                    "rank " + std::to_string(member) + " in a world of " + std::to_string(world));
-    }
-    if (std::count(members.begin(), members.end(), member) > 1) {
-      throw Failure(TENON_E_ARGUMENT, "rank " + std::to_string(member) + " is twice in the group");
-    }
-  }
-  const auto found = std::find(members.begin(), members.end(), rank);
-  if (found == members.end()) {
-    throw Failure(TENON_E_ARGUMENT, "rank " + std::to_string(rank) + " opens a group that it is not in");
-  }
-  return static_cast<int>(found - members.begin());
-}
 
 }  // namespace
 
@@ -120,8 +104,8 @@ tenon_code Domain::test(Plan& plan) {
 
 void Domain::wait(Plan& plan, int64_t timeout_ns) {
   const int64_t limit = timeout_ns < 0 ? timeout_ns_ : timeout_ns;
-  const Deadline deadline = deadline_in(limit);
-  Bell& bell = hub_->bell(rank_);
+  const Deadline deadline = comm::deadline_in(limit);
+  comm::Bell& bell = hub_->bell(rank_);
   bool in_time = true;
   while (true) {
     const uint32_t seen = bell.count();
@@ -135,7 +119,12 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
         if (settled(plan)) return;
       }
     }
-    in_time = bell.wait(seen, spins_, deadline);
+    int spin = 0;
+    while (spin < spins_ && bell.count() == seen) {
+      ++spin;
+      __builtin_ia32_pause();
+    }
+    in_time = spin < spins_ || bell.sleep(seen, deadline, comm::Sharing::kProcess);
   }
 }
 
@@ -164,7 +153,7 @@ void Domain::finish(Plan& plan) {
 
 GroupHandle::GroupHandle(Domain& domain, const std::vector<int>& members)
     : domain_(domain),
-      me_(index_of(members, domain.rank(), domain.hub().world())),
+      me_(comm::index_of(members, domain.rank(), domain.hub().world())),
       ordinal_(domain.next_ordinal(members)),
       group_(domain.hub().open_group(members, ordinal_)),
       num_sends_(members.size()),
@@ -220,11 +209,23 @@ bool Plan::progress() {
   return finished;
 }
 
+// All have arrived: their operations tell where their memory is.
+void Plan::do_part(Step& step) {
+  std::vector<comm::Reach>& members = step.work.members();
+  for (size_t k = 0; k < members.size(); ++k) {
+    const Op& theirs = *step.instance->ops[k];
+    members[k] = {theirs.src, theirs.dst, 0};
+    if (step.op.kind == TENON_COMM_ALL_TO_ALL)
+      members[k].src_begin = theirs.src_offsets[static_cast<size_t>(step.op.me)];
+  }
+  step.work.run(true, [] { return false; });
+}
+
 std::optional<Problem> Plan::progress(Step& step) {
   Group& group = group_.group();
   Instance& instance = *step.instance;
   if (!step.worked && instance.all_arrived() && group.enter_work(instance)) {
-    do_part(instance.ops, step.op, step.reducer, step.space);
+    do_part(step);
     group.leave_work(instance);
     step.worked = true;
   }
@@ -250,7 +251,7 @@ void Plan::fail(const Problem& problem) {
 
 Problem Plan::timeout(int64_t waited_ns) {
   const std::string waited =
-      "rank " + std::to_string(domain().rank()) + " waited " + seconds_text(waited_ns) + " for ";
+      "rank " + std::to_string(domain().rank()) + " waited " + comm::seconds_text(waited_ns) + " for ";
   for (const auto& step : steps_) {
     if (step->instance == nullptr) continue;
     return {TENON_E_TIMEOUT, waited + group_.group().title(*step->instance, step->op) + "; " +

@@ -10,11 +10,8 @@
 
 #include "group.h"
 #include "hub.h"
-#include "work.h"
-
-struct tenon_comm_domain {};
-struct tenon_comm_group {};
-struct tenon_comm_plan {};
+#include "tenon_sdk/comm/direct.hpp"
+#include "tenon_sdk/comm/table.hpp"
 
 namespace tenon::comm_local {
 
@@ -106,15 +103,14 @@ class Plan : public tenon_comm_plan {
 
  private:
   struct Step {
-    Step(comm::Op checked, comm::Reducer reducer_of_op)
-        : op(std::move(checked)), reducer(reducer_of_op), space(op.n) {}
+    Step(comm::Op checked, comm::Reducer reducer) : op(std::move(checked)), work(op, reducer) {}
     const comm::Op op;
-    const comm::Reducer reducer;
-    WorkSpace space;
+    comm::DirectWork work;
     Instance* instance = nullptr;  // while in flight
     bool worked = false;
   };
   std::optional<Problem> progress(Step& step);
+  static void do_part(Step& step);
 
   GroupHandle& group_;
   std::vector<std::unique_ptr<Step>> steps_;

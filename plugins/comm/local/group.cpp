@@ -2,23 +2,15 @@
 
 #include <algorithm>
 
-#include "tenon_sdk/plugin.hpp"
+#include "tenon_sdk/comm/members.hpp"
 
 namespace tenon::comm_local {
 
 using comm::Op;
+using comm::rank_list;
 using sdk::Failure;
 
 namespace {
-
-std::string rank_list(const std::vector<int>& ranks) {
-  constexpr size_t kMostNamed = 16;
-  std::string out;
-  for (size_t i = 0; i < ranks.size() && i < kMostNamed; ++i)
-    out += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  if (ranks.size() > kMostNamed) out += " and " + std::to_string(ranks.size() - kMostNamed) + " more";
-  return out;
-}
 
 size_t slot_of(const Op& op) {
   if (op.kind == TENON_COMM_SEND) return 0;
@@ -173,7 +165,8 @@ void Group::leave_locked(Instance& instance) {
 }
 
 void Group::ring_parts(const Instance& instance) {
-  for (size_t slot = 0; slot < instance.expected; ++slot) hub_.bell(rank_of_slot(instance, slot)).ring();
+  for (size_t slot = 0; slot < instance.expected; ++slot)
+    hub_.bell(rank_of_slot(instance, slot)).ring(comm::Sharing::kProcess);
 }
 
 }  // namespace tenon::comm_local

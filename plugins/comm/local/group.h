@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "hub.h"
-#include "kit/op.hpp"
+#include "tenon_sdk/comm/op.hpp"
 
 namespace tenon::comm_local {
 

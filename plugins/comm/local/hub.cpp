@@ -1,12 +1,7 @@
 #include "hub.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <climits>
-#include <cstdio>
 #include <random>
 
 #include "group.h"
@@ -14,23 +9,11 @@
 
 namespace tenon::comm_local {
 
+using comm::deadline_in;
+using comm::seconds_text;
 using sdk::Failure;
 
 namespace {
-
-// True if woken or the value differs, false after the deadline.
-bool futex_wait(std::atomic<uint32_t>& word, uint32_t expected, const Deadline& deadline) {
-  timespec at{};
-  if (deadline) {
-    const auto since = deadline->time_since_epoch();  // steady_clock is CLOCK_MONOTONIC
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-    at.tv_sec = ns / 1000000000;
-    at.tv_nsec = ns % 1000000000;
-  }
-  const long rc = syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, expected, deadline ? &at : nullptr,
-                          nullptr, FUTEX_BITSET_MATCH_ANY);
-  return rc == 0 || errno != ETIMEDOUT;
-}
 
 // Hubs whose ranks are still meeting, by a random token: a rank that comes after rank 0 has given up finds
 // nothing, where an address would dangle.
@@ -105,43 +88,13 @@ std::shared_ptr<Hub> accept_invitation(const tenon_comm_config& config) {
 
 }  // namespace
 
-Deadline deadline_in(int64_t timeout_ns) {
-  if (timeout_ns < 0) return std::nullopt;
-  constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
-  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYearNs));
-}
-
-std::string seconds_text(int64_t ns) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f s", static_cast<double>(ns) * 1e-9);
-  return text;
-}
-
-void Bell::ring() {
-  count_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  syscall(SYS_futex, &count_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-
-bool Bell::wait(uint32_t seen, int spins, const Deadline& deadline) {
-  for (int i = 0; i < spins; ++i) {
-    if (count() != seen) return true;
-    __builtin_ia32_pause();
-  }
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  bool in_time = true;
-  while (in_time && count() == seen) in_time = futex_wait(count_, seen, deadline);
-  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-  return in_time || count() != seen;
-}
-
 Hub::Hub(int world) : world_(world), ranks_(static_cast<size_t>(world)) {}
 
 void Hub::leave(int rank, RankState how) {
   std::atomic<RankState>& state = ranks_[static_cast<size_t>(rank)].state;
   RankState active = RankState::kActive;
   if (!state.compare_exchange_strong(active, how) && how == RankState::kClosed) state.store(how);
-  for (Rank& other : ranks_) other.bell.ring();
+  for (Rank& other : ranks_) other.bell.ring(comm::Sharing::kProcess);
 }
 
 std::string Hub::absent_ranks() const {

@@ -2,40 +2,21 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tenon/comm.h"
+#include "tenon_sdk/comm/futex.hpp"
 
 namespace tenon::comm_local {
 
-using Clock = std::chrono::steady_clock;
-using Deadline = std::optional<Clock::time_point>;  // nothing: never
-
-Deadline deadline_in(int64_t timeout_ns);
-std::string seconds_text(int64_t ns);
-
-// One waiter (a rank), many ringers. A wait that has seen count c returns as soon as the count differs from
-// c, so no ring is lost between looking at shared state and going to sleep.
-class Bell {
- public:
-  uint32_t count() const { return count_.load(std::memory_order_seq_cst); }
-  void ring();
-  // Spins for `spins` looks, then sleeps. False after the deadline.
-  bool wait(uint32_t seen, int spins, const Deadline& deadline);
-
- private:
-  std::atomic<uint32_t> count_{0};
-  std::atomic<uint32_t> sleepers_{0};
-};
+using comm::Deadline;
 
 enum class RankState : uint8_t { kAbsent, kActive, kAborted, kClosed };
 
@@ -45,7 +26,7 @@ class Hub {
  public:
   explicit Hub(int world);
   int world() const { return world_; }
-  Bell& bell(int rank) { return ranks_[static_cast<size_t>(rank)].bell; }
+  comm::Bell& bell(int rank) { return ranks_[static_cast<size_t>(rank)].bell; }
   RankState state(int rank) const { return ranks_[static_cast<size_t>(rank)].state.load(); }
   // An aborted rank stays so. Wakes everyone.
   void leave(int rank, RankState how);
@@ -59,7 +40,7 @@ class Hub {
 
  private:
   struct Rank {
-    Bell bell;
+    comm::Bell bell;
     std::atomic<RankState> state{RankState::kAbsent};
   };
   std::string absent_ranks() const;

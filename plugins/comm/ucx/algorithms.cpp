@@ -15,6 +15,10 @@ namespace {
 
 // Up to this many bytes received per member, one stage beats two.
 constexpr uint64_t kDirectBytes = 128 << 10;
+// Up to this size few stages count, beyond it few bytes and no waiting for a whole stage.
+constexpr uint64_t kHalvingBytes = 1 << 20;
+// From here on a message is long enough to go round a ring, where every link carries one at a time.
+constexpr uint64_t kRingBytes = 64 << 10;
 // Staging per operation: it should stay in the caches, and bounds the memory that a large reduction needs.
 constexpr uint64_t kStagingBytes = 4 << 20;
 constexpr uint64_t kLine = 64;
@@ -30,6 +34,10 @@ Algorithm::Algorithm(const Op& op, comm::Reducer reducer)
   const auto n = static_cast<unsigned>(op.n);
   if (comm::reduces(op.kind)) plan_reduction();
   if (op.kind == TENON_COMM_BROADCAST) num_stages_ = 2;
+  if (op.kind == TENON_COMM_ALL_GATHER && op.n > 2) {
+    ring_ = op.dst_offsets.back() * op.element / n >= kRingBytes;
+    if (ring_) num_stages_ = op.n - 1;
+  }
   if (op.kind == TENON_COMM_BARRIER) num_stages_ = std::bit_width(n - 1);
 }
 
@@ -39,8 +47,16 @@ void Algorithm::plan_reduction() {
   if (op_.kind == TENON_COMM_REDUCE_SCATTER) {
     parts_ = op_.src_offsets;
   } else {
-    direct_ = op_.count * op_.element * (n - 1) <= kDirectBytes;
-    two_phases_ = !direct_;
+    const uint64_t bytes = op_.count * op_.element;
+    direct_ = bytes * (n - 1) <= kDirectBytes;
+    // bf16 is rounded once, at the root, so partial sums in bf16 cannot travel.
+    const bool composes = op_.dtype != TENON_BF16;
+    if (!direct_ && composes && n >= 4 && std::has_single_bit(n) && bytes <= kHalvingBytes) {
+      halvings_ = std::countr_zero(n);
+      num_stages_ = 2 * halvings_;
+      staging_bytes_ = (bytes + kLine - 1) / kLine * kLine;
+      return;
+    }
     const uint64_t slice = direct_ ? op_.count : ((op_.count + n - 1) / n + line - 1) / line * line;
     for (uint64_t i = 0; i <= n; ++i) parts_.push_back(std::min(op_.count, i * slice));
   }
@@ -50,22 +66,24 @@ void Algorithm::plan_reduction() {
   segment_count_ = std::min(segment_count_, (largest + line - 1) / line * line);
   if (op_.n == 1 || largest == 0) {
     direct_ = op_.kind == TENON_COMM_ALL_REDUCE;
-    two_phases_ = false;
     segment_count_ = largest;
     return;
   }
   const uint64_t num_segments = direct_ ? 1 : (largest + segment_count_ - 1) / segment_count_;
-  num_stages_ = static_cast<int>(num_segments) * (two_phases_ ? 2 : 1);
-  allocate((n - 1) * ((segment_count_ * op_.element + kLine - 1) / kLine * kLine));
+  if (op_.kind == TENON_COMM_ALL_REDUCE && !direct_)
+    gather_stages_ = n > 2 && segment_count_ * op_.element >= kRingBytes ? op_.n - 1 : 1;
+  num_stages_ = static_cast<int>(num_segments) * (1 + gather_stages_);
+  staging_bytes_ = (n - 1) * ((segment_count_ * op_.element + kLine - 1) / kLine * kLine);
 }
 
-void Algorithm::allocate(uint64_t bytes) {
-  staging_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, bytes)));
+void Algorithm::reserve() {
+  if (staging_bytes_ == 0 || staging_ != nullptr) return;
+  staging_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, staging_bytes_)));
   if (staging_ == nullptr) {
-    throw sdk::Failure(TENON_E_MEMORY, comm::describe(op_) + ": no memory for " + std::to_string(bytes) +
-                                           " bytes of staging");
+    throw sdk::Failure(TENON_E_MEMORY, comm::describe(op_) + ": no memory for " +
+                                           std::to_string(staging_bytes_) + " bytes of staging");
   }
-  std::memset(staging_.get(), 0, bytes);  // page faults now, not in the step
+  std::memset(staging_.get(), 0, staging_bytes_);  // page faults now, not in the step
 }
 
 Algorithm::Range Algorithm::segment(int member, uint64_t number) const {
@@ -80,12 +98,17 @@ std::byte* Algorithm::staging(int member) const {
 }
 
 void Algorithm::post(int stage, Transfers& transfers) {
-  if (gathers(stage)) return post_gather(segment_of(stage), transfers);
+  if (halvings_ > 0) return post_halving(stage, transfers);
+  if (stage_in_segment(stage) > 0) {
+    if (gather_stages_ == 1) return post_gather(segment_of(stage), transfers);
+    return post_ring(segment_of(stage), stage_in_segment(stage) - 1, transfers);
+  }
   switch (op_.kind) {
     case TENON_COMM_ALL_REDUCE:
       return direct_ ? post_direct(transfers) : post_scatter(segment_of(stage), transfers);
     case TENON_COMM_REDUCE_SCATTER: return post_scatter(segment_of(stage), transfers);
-    case TENON_COMM_ALL_GATHER: return post_all_gather(transfers);
+    case TENON_COMM_ALL_GATHER:
+      return ring_ ? post_all_gather_ring(stage, transfers) : post_all_gather(transfers);
     case TENON_COMM_ALL_TO_ALL: return post_all_to_all(transfers);
     case TENON_COMM_BROADCAST: return post_broadcast(stage, transfers);
     case TENON_COMM_BARRIER: return post_barrier(stage, transfers);
@@ -99,7 +122,8 @@ void Algorithm::post(int stage, Transfers& transfers) {
 }
 
 void Algorithm::finish(int stage) {
-  if (gathers(stage)) return;
+  if (halvings_ > 0) return add_half(stage);
+  if (stage_in_segment(stage) > 0) return;
   if (comm::reduces(op_.kind)) return reduce(segment_of(stage));
   if (stage == 0) copy_own();
 }
@@ -132,6 +156,56 @@ void Algorithm::post_gather(uint64_t number, Transfers& transfers) {
   }
 }
 
+// In each step everyone passes on the slice that it has had longest: its own first.
+void Algorithm::post_ring(uint64_t number, int step, Transfers& transfers) {
+  const Range out = segment((op_.me - step + op_.n) % op_.n, number);
+  const Range in = segment((op_.me - step - 1 + 2 * op_.n) % op_.n, number);
+  if (in.count > 0) {
+    transfers.receive((op_.me + op_.n - 1) % op_.n, op_.dst_at(in.begin), in.count * op_.element,
+                      Channel::kGather);
+  }
+  if (out.count > 0)
+    transfers.send((op_.me + 1) % op_.n, op_.dst_at(out.begin), out.count * op_.element, Channel::kGather);
+}
+
+// What a member still holds after so many halvings.
+Algorithm::Range Algorithm::held(int member, int stages) const {
+  const uint64_t line = kLine / op_.element;
+  Range range{0, op_.count};
+  for (int k = 0; k < stages; ++k) {
+    const uint64_t lower = std::min(range.count, (range.count / 2 + line - 1) / line * line);
+    const bool upper_half = (member >> k & 1) != 0;
+    range = upper_half ? Range{range.begin + lower, range.count - lower} : Range{range.begin, lower};
+  }
+  return range;
+}
+
+void Algorithm::post_halving(int stage, Transfers& transfers) {
+  const bool halves = stage < halvings_;
+  const int k = halves ? stage : 2 * halvings_ - 1 - stage;
+  const int partner = op_.me ^ (1 << k);
+  const Range mine = held(op_.me, k + 1), theirs = held(partner, k + 1);
+  const Channel channel = halves ? Channel::kScatter : Channel::kGather;
+  const std::byte* have = stage == 0 ? op_.src : op_.dst;
+  const Range in = halves ? mine : theirs, out = halves ? theirs : mine;
+  std::byte* to = halves ? staging_.get() : op_.dst_at(in.begin);
+  if (in.count > 0) transfers.receive(partner, to, in.count * op_.element, channel);
+  if (out.count > 0)
+    transfers.send(partner, have + out.begin * op_.element, out.count * op_.element, channel);
+}
+
+// The lower block stands on the left of the tree's node.
+void Algorithm::add_half(int stage) {
+  if (stage >= halvings_) return;
+  const Range mine = held(op_.me, stage + 1);
+  if (mine.count == 0) return;
+  const std::byte* have = (stage == 0 ? op_.src : op_.dst) + mine.begin * op_.element;
+  const void* pair[] = {have, staging_.get()};
+  if ((op_.me >> stage & 1) != 0) std::swap(pair[0], pair[1]);
+  void* out = op_.dst_at(mine.begin);
+  reducer_(pair, 2, mine.count, &out, 1);
+}
+
 void Algorithm::post_direct(Transfers& transfers) {
   const uint64_t bytes = op_.count * op_.element;
   for (int i = 1; i < op_.n && bytes > 0; ++i) {
@@ -154,6 +228,19 @@ void Algorithm::post_all_gather(Transfers& transfers) {
   const uint64_t bytes = op_.dst_count(op_.me) * op_.element;
   for (int i = 1; i < op_.n && bytes > 0; ++i) {
     transfers.send((op_.me + i) % op_.n, op_.src, bytes, Channel::kScatter);
+  }
+}
+
+void Algorithm::post_all_gather_ring(int step, Transfers& transfers) {
+  const int out = (op_.me - step + op_.n) % op_.n, in = (op_.me - step - 1 + 2 * op_.n) % op_.n;
+  const auto place = [&](int m) { return op_.dst_at(op_.dst_offsets[static_cast<size_t>(m)]); };
+  if (op_.dst_count(in) > 0) {
+    transfers.receive((op_.me + op_.n - 1) % op_.n, place(in), op_.dst_count(in) * op_.element,
+                      Channel::kScatter);
+  }
+  if (op_.dst_count(out) > 0) {
+    transfers.send((op_.me + 1) % op_.n, step == 0 ? op_.src : place(out), op_.dst_count(out) * op_.element,
+                   Channel::kScatter);
   }
 }
 

@@ -3,12 +3,10 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -29,6 +27,7 @@ std::vector<int> all_ranks(int world) {
   return out;
 }
 
+std::string close_text(int rank) { return "rank " + std::to_string(rank) + " has closed its domain"; }
 std::string abort_text(int rank) { return "rank " + std::to_string(rank) + " has aborted its domain"; }
 
 }  // namespace
@@ -38,24 +37,103 @@ Domain::Domain(const tenon_comm_config& config, const std::string& tls)
       world_(config.world),
       timeout_ns_(config.timeout_ns),
       rendezvous_(*config.rendezvous),
-      worker_(std::make_unique<Worker>(tls)) {
-  const ProcessIdentity own = ProcessIdentity::own();
-  const std::string mine(reinterpret_cast<const char*>(&own), sizeof own);
-  addresses_ = exchange(rendezvous_, "comm.ucx/address", all_ranks(world_), rank_, mine + worker_->address(),
-                        deadline_in(timeout_ns_), timeout_ns_);
-  int on_this_host = 0;
-  for (std::string& address : addresses_) {
-    if (address.size() <= sizeof own) throw Failure(TENON_E_PEER, "a rank gave a malformed address");
-    std::memcpy(&processes_.emplace_back(), address.data(), sizeof own);
-    on_this_host += own.on_host_of(processes_.back()) ? 1 : 0;
-    address.erase(0, sizeof own);
-  }
-  // A few microseconds; nearly none when ranks outnumber cores, where a spinning rank keeps its peer from
-  // running.
-  spins_ = on_this_host <= static_cast<int>(std::thread::hardware_concurrency()) ? 200 : 2;
+      worker_(std::make_unique<Worker>(tls)),
+      own_page_(std::make_unique<Block>(*worker_, sizeof(RankPage))) {
+  new (own_page_->data()) RankPage;
+  meet_ranks();
   abort_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (abort_fd_ < 0) throw Failure(TENON_E_IO, "eventfd failed", "errno", errno);
   receive_control();
+}
+
+// Who I am, how to reach my worker, how to map my page.
+std::string Domain::introduction() const {
+  const ProcessIdentity own = ProcessIdentity::own();
+  const std::string address = worker_->address();
+  const auto size = static_cast<uint32_t>(address.size());
+  return std::string(reinterpret_cast<const char*>(&own), sizeof own) +
+         std::string(reinterpret_cast<const char*>(&size), sizeof size) + address + own_page_->ticket();
+}
+
+void Domain::meet_ranks() {
+  const Deadline deadline = deadline_in(timeout_ns_);
+  const std::vector<int> everyone = all_ranks(world_);
+  for (const std::string& text :
+       exchange(rendezvous_, "comm.ucx/address", everyone, rank_, introduction(), deadline, timeout_ns_)) {
+    ProcessIdentity& process = processes_.emplace_back();
+    uint32_t size = 0;
+    constexpr size_t kHead = sizeof process + sizeof size;
+    if (text.size() >= kHead) std::memcpy(&size, text.data() + sizeof process, sizeof size);
+    if (size == 0 || size > text.size() - kHead)
+      throw Failure(TENON_E_PEER, "a rank gave a malformed address");
+    std::memcpy(&process, text.data(), sizeof process);
+    addresses_.push_back(text.substr(kHead, size));
+    page_tickets_.push_back(text.substr(kHead + size));
+  }
+  map_pages();
+  const std::string all_mapped(1, maps_its_host_[static_cast<size_t>(rank_)] != 0 ? 'y' : 'n');
+  const auto answers =
+      exchange(rendezvous_, "comm.ucx/maps", everyone, rank_, all_mapped, deadline, timeout_ns_);
+  for (size_t rank = 0; rank < answers.size(); ++rank) maps_its_host_[rank] = answers[rank] == "y" ? 1 : 0;
+}
+
+void Domain::map_pages() {
+  maps_its_host_.assign(static_cast<size_t>(world_), 1);
+  int on_this_host = 1;
+  for (int rank = 0; rank < world_; ++rank) {
+    const auto index = static_cast<size_t>(rank);
+    if (rank == rank_ || !processes_[static_cast<size_t>(rank_)].on_host_of(processes_[index])) continue;
+    ++on_this_host;
+    std::unique_ptr<Mapping> page = map(rank, page_tickets_[index]);
+    if (page == nullptr) {
+      maps_its_host_[static_cast<size_t>(rank_)] = 0;
+    } else {
+      pages_[rank] = std::move(page);
+    }
+  }
+  // About what it costs to fall asleep and be woken; none when ranks outnumber cores, where a spinning rank
+  // keeps its peer from running.
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  spin_ = std::chrono::microseconds(on_this_host <= cores ? 20 : 0);
+}
+
+bool Domain::share_memory(const std::vector<int>& ranks) const {
+  const ProcessIdentity& mine = processes_[static_cast<size_t>(rank_)];
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    const auto index = static_cast<size_t>(rank);
+    return maps_its_host_[index] != 0 && mine.on_host_of(processes_[index]);
+  });
+}
+
+std::unique_ptr<Mapping> Domain::map(int rank, const std::string& ticket) {
+  const Peer& owner = peer(rank);
+  return process_has_ended(rank) ? nullptr : Mapping::make(owner, ticket);
+}
+
+RankPage* Domain::page_of(int rank) const {
+  if (rank == rank_) return reinterpret_cast<RankPage*>(own_page_->data());
+  const auto found = pages_.find(rank);
+  return found == pages_.end() ? nullptr : reinterpret_cast<RankPage*>(found->second->data());
+}
+
+void Domain::ring(int rank) {
+  if (RankPage* page = page_of(rank)) page->bell.ring_if_announced(comm::Sharing::kProcesses);
+}
+
+void Domain::leave(RankPage::State how) {
+  page_of(rank_)->state.store(how, std::memory_order_seq_cst);
+  for (const auto& [rank, page] : pages_) ring(rank);
+}
+
+bool Domain::process_has_ended(int rank) {
+  liveness_.look();
+  return liveness_.has_ended(rank);
+}
+
+std::string Domain::reason_to_be_gone(int rank) {
+  const RankPage* page = page_of(rank);
+  if (page != nullptr && page->state.load() == RankPage::kClosed) return close_text(rank);
+  return peer(rank).trouble();
 }
 
 Domain::~Domain() {
@@ -63,11 +141,15 @@ Domain::~Domain() {
   const bool well = healthy_ && !aborted();
   if (!frozen()) {
     tell_all(aborted() ? Control::kAborted : Control::kClosed,
-             aborted() ? abort_text(rank_) : "rank " + std::to_string(rank_) + " has closed its domain");
+             aborted() ? abort_text(rank_) : close_text(rank_));
   }
+  if (!aborted()) leave(RankPage::kClosed);
   if (well) linger(lock);
   closing_ = true;
   if (control_request_ != nullptr && !frozen()) ucp_request_cancel(worker_->get(), control_request_);
+  segments_.clear();
+  pages_.clear();
+  own_page_.reset();
   for (auto& [rank, peer] : peers_) {
     if (frozen()) {
       peer->abandon();
@@ -78,32 +160,44 @@ Domain::~Domain() {
   peers_.clear();
   worker_.reset();
   close(abort_fd_);
-  for (void* pointer : allocated_) std::free(pointer);
 }
 
 void* Domain::allocate(uint64_t bytes) {
-  constexpr uint64_t kHugePage = uint64_t{2} << 20;
-  const uint64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   if (bytes > UINT64_MAX / 2)
     throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
-  const uint64_t size = (std::max<uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* pointer = std::aligned_alloc(alignment, size);
-  if (pointer == nullptr)
-    throw Failure(TENON_E_MEMORY, "cannot allocate " + std::to_string(bytes) + " bytes");
-  if (alignment == kHugePage) madvise(pointer, size, MADV_HUGEPAGE);  // only advice
-  std::memset(pointer, 0, size);
+  Segments::Segment segment;
+  std::string name, ticket;
+  {
+    const std::lock_guard lock(mutex_);
+    segment.block = std::make_unique<Block>(*worker_, std::max<uint64_t>(bytes, 1));
+    ticket = segment.block->ticket();
+    name = "comm.ucx/segment/" + std::to_string(segments_.next_number());
+  }
+  std::vector<std::string> tickets;
+  if (world_ > 1)
+    tickets =
+        exchange(rendezvous_, name, all_ranks(world_), rank_, ticket, deadline_in(timeout_ns_), timeout_ns_);
   const std::lock_guard lock(mutex_);
-  allocated_.insert(pointer);
+  for (const auto& [rank, page] : pages_) {
+    std::unique_ptr<Mapping> mapping = map(rank, tickets[static_cast<size_t>(rank)]);
+    if (mapping == nullptr)
+      throw Failure(TENON_E_PEER, "the memory of rank " + std::to_string(rank) + " cannot be mapped");
+    segment.of_peers[rank] = std::move(mapping);
+  }
+  void* pointer = segment.block->data();
+  segments_.add(std::move(segment));
   return pointer;
 }
 
 void Domain::release(void* pointer) {
   const std::lock_guard lock(mutex_);
-  if (allocated_.erase(pointer) > 0) std::free(pointer);
+  segments_.remove(pointer);
 }
 
 void Domain::abort() {
   aborted_ = true;
+  leave(RankPage::kAborted);
+  ring(rank_);
   eventfd_write(abort_fd_, 1);  // stays readable: there is no way back
 }
 
@@ -130,23 +224,31 @@ void Domain::start(Plan& plan) {
   const std::lock_guard lock(mutex_);
   if (aborted()) throw Failure(TENON_E_ABORTED, abort_text(rank_));
   if (plan.state() == Plan::State::kInFlight) throw Failure(TENON_E_STATE, "the plan is in flight already");
-  progress();  // a failure of the group may have been told
+  progress(pages_.empty() ? Look::kThorough : Look::kQuick);  // a failure of the group may have been told
   if (plan.state() != Plan::State::kFailed) plan.start();
   if (plan.state() == Plan::State::kFailed) throw Failure(plan.problem().code, plan.problem().text);
   in_flight_.push_back(&plan);
-  progress();
+  progress(Look::kQuick);
 }
 
 // All plans, not only the one that is waited for: a peer may need our part of another one first.
-bool Domain::progress() {
-  const bool moved = run_worker();
-  // For callers who test() and never sleep.
-  if (++num_progress_ % 4096 == 0) liveness_.look();
+bool Domain::progress(Look look) {
+  constexpr uint32_t kNowAndThen = 1024;  // for callers who test() and never sleep
+  bool moved = false;
+  if (++num_progress_ % kNowAndThen == 0) {
+    look = Look::kThorough;
+    liveness_.look();
+  }
+  if (look == Look::kThorough || messages_) moved = run_worker();
   notice_abort();
-  notice_trouble();
+  if (look == Look::kThorough) {
+    notice_trouble();
+    outgoing_.remove_if([](const Outgoing& o) { return o.sent; });
+  }
   const size_t before = in_flight_.size();
   std::erase_if(in_flight_, [](Plan* plan) { return plan->progress(); });
-  outgoing_.remove_if([](const Outgoing& o) { return o.sent; });
+  messages_ =
+      std::any_of(in_flight_.begin(), in_flight_.end(), [](Plan* plan) { return plan->by_messages(); });
   return moved || in_flight_.size() != before;
 }
 
@@ -182,42 +284,75 @@ bool Domain::settled(Plan& plan) {
 
 tenon_code Domain::test(Plan& plan) {
   const std::lock_guard lock(mutex_);
-  progress();
+  progress(Look::kQuick);
   return settled(plan) ? TENON_OK : TENON_PENDING;
 }
 
 void Domain::wait(Plan& plan, int64_t timeout_ns) {
   const int64_t limit = timeout_ns < 0 ? timeout_ns_ : timeout_ns;
   const Deadline deadline = deadline_in(limit);
-  int idle = 0;
-  while (true) {
-    std::unique_lock lock(mutex_);
-    const bool late = passed(deadline);
-    const bool moved = progress();
-    if (settled(plan)) return;
-    if (late) {
+  std::unique_lock lock(mutex_);
+  int refused = 0;  // how often UCX would not be armed
+  while (!spin(plan)) {
+    if (passed(deadline)) {
+      progress(Look::kThorough);
+      if (settled(plan)) return;
       plan.time_out(limit);
       std::erase(in_flight_, &plan);
       if (settled(plan)) return;
     }
-    idle = moved ? 0 : idle + 1;
-    if (idle < spins_) continue;
-    if (worker_->arm()) {
-      sleep(lock, deadline);
-      idle = 0;
-    } else if (idle > spins_ + kRetries) {
+    if (!messages_) {
+      sleep_for_bell(lock, deadline);
+    } else if (worker_->arm()) {
+      sleep_for_messages(lock, deadline);
+      refused = 0;
+    } else if (++refused > kRetries) {
       // There is something to do, but nothing moves: a peer has no room for us, and may need this core to
       // make some.
       lock.unlock();
       sched_yield();
+      lock.lock();
     }
   }
 }
 
+// Looks until the plan is settled, or nothing has moved for a while.
+bool Domain::spin(Plan& plan) {
+  progress(Look::kQuick);
+  if (settled(plan)) return true;
+  if (spin_.count() == 0) return false;
+  constexpr int kLooksPerClock = 16;
+  Clock::time_point end = Clock::now() + spin_;
+  for (int i = 1; i % kLooksPerClock != 0 || Clock::now() < end; ++i) {
+    __builtin_ia32_pause();
+    const bool moved = progress(Look::kQuick);
+    if (settled(plan)) return true;
+    if (moved) end = Clock::now() + spin_;
+  }
+  return false;
+}
+
+// Until a ring, or until the processes of the others need looking after.
+void Domain::sleep_for_bell(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+  comm::Bell& bell = page_of(rank_)->bell;
+  const uint32_t seen = bell.count();
+  bell.announce();
+  if (!progress(Look::kThorough) && !messages_) {
+    const Clock::time_point next_look =
+        Clock::now() + std::chrono::milliseconds(liveness_.pending() ? 10 : 20);
+    lock.unlock();
+    bell.sleep(seen, deadline ? std::min(*deadline, next_look) : next_look, comm::Sharing::kProcesses);
+    lock.lock();
+    liveness_.look();
+  }
+  bell.withdraw();
+}
+
 // Until UCX has something, an abort, the end of a peer, or a tenth of a second: UCX's keepalive and our grace
-// periods need looking after.
-void Domain::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
-  int64_t limit = (liveness_.pending() ? 10 : 100) * kMs;
+// periods need looking after. Nobody rings here: what goes over the board meanwhile is looked at often.
+void Domain::sleep_for_messages(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+  const bool meetings = std::any_of(in_flight_.begin(), in_flight_.end(), [](Plan* p) { return p->meets(); });
+  int64_t limit = meetings ? kMs / 20 : (liveness_.pending() ? 10 : 100) * kMs;
   if (deadline) limit = std::min(limit, remaining_ns(deadline));
   const timespec timeout{limit / 1'000'000'000, limit % 1'000'000'000};
   poll_entries_ = liveness_.entries();
@@ -227,12 +362,13 @@ void Domain::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   const int rc = ppoll(poll_entries_.data(), poll_entries_.size(), &timeout, nullptr);
   lock.lock();
   if (rc > 0) liveness_.see(poll_entries_.data(), poll_entries_.size() - 2);
+  progress(Look::kThorough);
 }
 
 void Domain::finish(Plan& plan) {
   {
     const std::lock_guard lock(mutex_);
-    progress();
+    progress(Look::kThorough);
     if (plan.state() != Plan::State::kInFlight) return;
   }
   try {
@@ -255,6 +391,12 @@ void Domain::notice_trouble() {
   for (const int rank : liveness_.take_ended()) {
     peers_[rank]->set_lost("rank " + std::to_string(rank) + " is lost: its process " +
                            std::to_string(processes_[static_cast<size_t>(rank)].pid) + " has ended");
+  }
+  for (const auto& [rank, page] : pages_) {
+    const uint32_t state = page_of(rank)->state.load();
+    if (state == RankPage::kAborted) peers_[rank]->set_left(abort_text(rank));
+    // What it has sent may still be on its way: only who meets it on a board learns of a close from here.
+    has_trouble_ = has_trouble_ || state != RankPage::kActive;
   }
   for (auto& [rank, peer] : peers_) {
     if (peer->usable() || !left_.insert(rank).second) continue;
@@ -357,14 +499,19 @@ void Domain::hear(const Control& control) {
 }
 
 bool Domain::all_others_left() const {
-  return std::all_of(peers_.begin(), peers_.end(),
-                     [&](const auto& entry) { return entry.first == rank_ || !entry.second->usable(); });
+  return std::all_of(peers_.begin(), peers_.end(), [&](const auto& entry) {
+    const RankPage* page = page_of(entry.first);
+    const bool closed = page != nullptr && page->state.load() == RankPage::kClosed;
+    return entry.first == rank_ || closed || !entry.second->usable();
+  });
 }
 
 void Domain::linger(std::unique_lock<std::mutex>& lock) {
   const Deadline deadline = deadline_in(2000 * kMs);
   while (!all_others_left() && !passed(deadline) && !aborted()) {
-    if (!progress() && worker_->arm()) sleep(lock, deadline);
+    if (progress(Look::kThorough) || !worker_->arm()) continue;
+    const Deadline soon = deadline_in(5 * kMs);
+    sleep_for_messages(lock, soon);
   }
 }
 

@@ -1,7 +1,8 @@
 // One process's membership: the worker, its peers, control messages, plans in flight.
 //
-// UCX is driven by whoever calls start, test or a wait, under one mutex; there is no thread of our own. A
-// wait looks a few hundred times, then sleeps on UCX's event descriptor, so that ranks may outnumber cores.
+// Everything is driven by whoever calls start, test or a wait, under one mutex; there is no thread of our
+// own. A wait looks for some microseconds, then sleeps: on the bell in its page, which the processes of this
+// host ring, or, while messages are in flight, on UCX's event descriptor. So ranks may outnumber cores.
 #pragma once
 
 #include <atomic>
@@ -17,39 +18,47 @@
 #include "endpoint.h"
 #include "group.h"
 #include "liveness.h"
+#include "memory.h"
 
 namespace tenon::comm_ucx {
 
 class Plan;
 
-// One operation of a plan.
+// One operation of a plan: on the group's board if there is one, else, or if some memory is out of the
+// others' reach, by messages.
 class Step {
  public:
-  Step(Group& group, comm::Op op, comm::Reducer reducer)
-      : group_(group),
-        op_(std::move(op)),
-        algorithm_(op_, reducer),
-        transfers_(group, op_, algorithm_.capacity()) {}
+  Step(Group& group, comm::Op op, comm::Reducer reducer);
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
   void start();
   // Moves on as far as possible. A problem ends the operation.
   std::optional<Problem> progress();
   bool done() const { return done_; }
-  // See Transfers::cancel.
-  bool cancel() { return transfers_.cancel(); }
+  // Messages of it are in flight.
+  bool by_messages() const { return !done_ && by_messages_; }
+  // It is on the board.
+  bool meets() const { return !done_ && !by_messages_; }
+  // See Transfers::cancel and Meeting::cancel.
+  bool cancel();
   // "all_reduce sum f32[10]"
   std::string kind_text() const;
   // "all_reduce sum f32[10] (operation 3 of group [0, 1])"
   std::string title() const;
-  std::string waiting_for() const { return transfers_.waiting_for(); }
+  std::string waiting_for() const;
 
  private:
+  void begin_messages();
+  std::optional<Problem> progress_messages();
+
   Group& group_;
   const comm::Op op_;
   Algorithm algorithm_;
   Transfers transfers_;
+  std::unique_ptr<Meeting> meeting_;
+  uint64_t number_ = 0;
   int stage_ = 0;
+  bool by_messages_ = false;
   bool done_ = true;
 };
 
@@ -62,6 +71,7 @@ class Domain : public tenon_comm_domain {
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
+  // Collective.
   void* allocate(uint64_t bytes);
   void release(void* pointer);
   // [thread-safe]
@@ -76,6 +86,18 @@ class Domain : public tenon_comm_domain {
   int64_t timeout_ns() const { return timeout_ns_; }
   Peer& peer(int rank);
   bool has_trouble() const { return has_trouble_; }
+
+  Segments& segments() { return segments_; }
+  // Whether these ranks, this one among them, all map each other's memory.
+  bool share_memory(const std::vector<int>& ranks) const;
+  // Memory of that rank, mapped here; NULL if it cannot be. UCX may crash where the owner has ended, so its
+  // process is looked at first.
+  std::unique_ptr<Mapping> map(int rank, const std::string& ticket);
+  // Wakes that rank if it is on this host and sleeps.
+  void ring(int rank);
+  bool process_has_ended(int rank);
+  // Why that rank comes to no board any more, "" while it may.
+  std::string reason_to_be_gone(int rank);
 
   uint16_t add_group(Group& group);
   void remove_group(const Group& group);
@@ -101,12 +123,22 @@ class Domain : public tenon_comm_domain {
     Control body;
     bool sent = false;
   };
-  // True if anything has moved.
-  bool progress();
+  enum class Look { kQuick, kThorough };
+  // True if anything has moved. Thorough: at UCX, aborts and lost peers too; they are looked at now and then
+  // in any case.
+  bool progress(Look look);
   bool run_worker();
+  bool spin(Plan& plan);
+  std::string introduction() const;
+  void meet_ranks();
+  void map_pages();
+  RankPage* page_of(int rank) const;
+  // Tells the processes of this host. [thread-safe]
+  void leave(RankPage::State how);
   bool settled(Plan& plan);
-  // Releases the lock while it sleeps.
-  void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
+  // Both release the lock while they sleep.
+  void sleep_for_bell(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
+  void sleep_for_messages(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void notice_abort();
   void notice_trouble();
   void send_control(Peer& peer, const Control& control);
@@ -124,19 +156,24 @@ class Domain : public tenon_comm_domain {
   const int world_;
   const int64_t timeout_ns_;
   const tenon_rendezvous& rendezvous_;
-  int spins_ = 0;
+  std::chrono::nanoseconds spin_{0};  // how long a wait looks before it sleeps
   std::atomic<bool> aborted_{false};
   int abort_fd_ = -1;
   std::unique_ptr<Worker> worker_;
-  std::vector<std::string> addresses_;
+  std::unique_ptr<Block> own_page_;  // a RankPage
+  std::vector<std::string> addresses_, page_tickets_;
   std::vector<ProcessIdentity> processes_;
+  std::vector<char> maps_its_host_;  // by rank: it maps the pages of all ranks of its host
 
   std::mutex mutex_;                         // guards UCX and what follows, and the state of groups and plans
   std::vector<std::unique_ptr<Step>> held_;  // not empty: frozen
   std::map<int, std::unique_ptr<Peer>> peers_;
+  std::map<int, std::unique_ptr<Mapping>> pages_;
+  Segments segments_;
   Liveness liveness_;
   std::vector<pollfd> poll_entries_;  // the sleeper's
   uint32_t num_progress_ = 0;
+  bool messages_ = false;         // some plan in flight has messages in flight
   std::unordered_set<int> left_;  // ranks that have said goodbye or are lost
   bool has_trouble_ = false;
   bool abort_noticed_ = false;
@@ -151,7 +188,6 @@ class Domain : public tenon_comm_domain {
   std::list<Outgoing> outgoing_;
   std::vector<Plan*> in_flight_;
   size_t num_plans_ = 0;
-  std::unordered_set<void*> allocated_;
 };
 
 // Its state is guarded by the domain's mutex.
@@ -166,6 +202,9 @@ class Plan : public tenon_comm_plan {
   enum class State { kIdle, kInFlight, kDone, kFailed };
   Domain& domain() { return group_.domain(); }
   State state() const { return state_; }
+  // Steps in flight: by messages, on a board.
+  bool by_messages() const;
+  bool meets() const;
   const Problem& problem() const { return problem_; }
   void start();
   // True when no longer in flight.

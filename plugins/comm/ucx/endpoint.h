@@ -20,6 +20,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ucp_worker_h get() const { return worker_; }
+  ucp_context_h context() const { return context_; }
   unsigned progress() const { return ucp_worker_progress(worker_); }
   // What peers need to reach this worker.
   std::string address() const;

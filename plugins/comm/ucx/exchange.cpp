@@ -1,7 +1,5 @@
 #include "exchange.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "tenon_sdk/plugin.hpp"
@@ -66,25 +64,6 @@ std::string collect(const tenon_rendezvous& rendezvous, const std::string& name,
 }
 
 }  // namespace
-
-Deadline deadline_in(int64_t timeout_ns) {
-  if (timeout_ns < 0) return std::nullopt;
-  constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
-  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kYearNs));
-}
-
-bool passed(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
-
-int64_t remaining_ns(const Deadline& deadline) {
-  if (!deadline) return -1;
-  return std::max<int64_t>(0, std::chrono::nanoseconds(*deadline - Clock::now()).count());
-}
-
-std::string seconds_text(int64_t ns) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f s", static_cast<double>(ns) * 1e-9);
-  return text;
-}
 
 std::vector<std::string> exchange(const tenon_rendezvous& rendezvous, const std::string& name,
                                   const std::vector<int>& ranks, int me, const std::string& mine,

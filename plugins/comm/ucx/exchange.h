@@ -1,24 +1,21 @@
 // Small byte strings that all members of a group give each other through the host's rendezvous.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "tenon/host.h"
+#include "tenon_sdk/comm/deadline.hpp"
 
 namespace tenon::comm_ucx {
 
-using Clock = std::chrono::steady_clock;
-using Deadline = std::optional<Clock::time_point>;  // nothing: never
-
-Deadline deadline_in(int64_t timeout_ns);
-bool passed(const Deadline& deadline);
-// < 0: never; 0: passed.
-int64_t remaining_ns(const Deadline& deadline);
-std::string seconds_text(int64_t ns);
+using comm::Clock;
+using comm::Deadline;
+using comm::deadline_in;
+using comm::passed;
+using comm::remaining_ns;
+using comm::seconds_text;
 
 inline constexpr size_t kMaxExchanged = 4096;  // bytes per member
 

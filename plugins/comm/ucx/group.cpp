@@ -2,31 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "domain.h"
+#include "tenon_sdk/comm/members.hpp"
 
 namespace tenon::comm_ucx {
 
 using sdk::Failure;
 
 namespace {
-
-int index_of(const std::vector<int>& members, int rank, int world) {
-  for (const int member : members) {
-    if (member < 0 || member >= world) {
-      throw Failure(TENON_E_ARGUMENT,
-                    "rank " + std::to_string(member) + " in a world of " + std::to_string(world));
-    }
-    if (std::count(members.begin(), members.end(), member) > 1) {
-      throw Failure(TENON_E_ARGUMENT, "rank " + std::to_string(member) + " is twice in the group");
-    }
-  }
-  const auto found = std::find(members.begin(), members.end(), rank);
-  if (found == members.end()) {
-    throw Failure(TENON_E_ARGUMENT, "rank " + std::to_string(rank) + " opens a group that it is not in");
-  }
-  return static_cast<int>(found - members.begin());
-}
 
 // 128 bits of the members' list: a name that fits into a key whatever the world.
 std::string name_of(const std::vector<int>& members, uint64_t ordinal) {
@@ -47,11 +32,12 @@ std::string name_of(const std::vector<int>& members, uint64_t ordinal) {
 Group::Group(Domain& domain, std::vector<int> members)
     : domain_(domain),
       members_(std::move(members)),
-      me_(index_of(members_, domain.rank(), domain.world())),
+      me_(comm::index_of(members_, domain.rank(), domain.world())),
       peers_(members_.size()),
       num_sends_(members_.size()),
       num_receives_(members_.size()) {
   uint64_t ordinal = 0;
+  std::string mine;
   {
     const std::lock_guard lock(domain.mutex());
     ordinal = domain.next_ordinal(members_);
@@ -59,20 +45,27 @@ Group::Group(Domain& domain, std::vector<int> members)
       if (m != me_) peers_[static_cast<size_t>(m)] = &domain.peer(rank_of(m));
     }
     id_ = domain.add_group(*this);
+    mine.assign(reinterpret_cast<const char*>(&id_), sizeof id_);
   }
   try {
-    const std::string mine(reinterpret_cast<const char*>(&id_), sizeof id_);
-    std::vector<std::string> ids = {mine};
+    const bool shares_memory = size() > 1 && domain.share_memory(members_);
+    if (shares_memory && me_ == 0) {
+      const std::lock_guard lock(domain.mutex());
+      board_memory_ = std::make_unique<Block>(domain.worker(), Board::bytes(size()));
+      mine += board_memory_->ticket();
+    }
+    std::vector<std::string> all = {mine};
     if (size() > 1) {
-      ids = exchange(domain.rendezvous(), name_of(members_, ordinal), members_, me_, mine,
+      all = exchange(domain.rendezvous(), name_of(members_, ordinal), members_, me_, mine,
                      deadline_in(domain.timeout_ns()), domain.timeout_ns());
     }
-    for (const std::string& id : ids) {
+    for (const std::string& of_member : all) {
       uint16_t value = 0;
-      if (id.size() != sizeof value) throw Failure(TENON_E_PEER, "a member gave a malformed group id");
-      std::memcpy(&value, id.data(), sizeof value);
+      if (of_member.size() < sizeof value) throw Failure(TENON_E_PEER, "a member gave a malformed group id");
+      std::memcpy(&value, of_member.data(), sizeof value);
       remote_ids_.push_back(value);
     }
+    if (shares_memory) open_board(all[0].substr(sizeof id_));
   } catch (...) {
     const std::lock_guard lock(domain.mutex());
     domain.remove_group(*this);
@@ -80,9 +73,24 @@ Group::Group(Domain& domain, std::vector<int> members)
   }
 }
 
+void Group::open_board(const std::string& ticket) {
+  const std::lock_guard lock(domain_.mutex());
+  if (me_ != 0) {
+    board_mapped_ = domain_.map(rank_of(0), ticket);
+    if (board_mapped_ == nullptr) {
+      throw Failure(TENON_E_PEER, "the board of group " + text() + " cannot be mapped from rank " +
+                                      std::to_string(rank_of(0)));
+    }
+  }
+  board_.emplace(me_ == 0 ? board_memory_->data() : board_mapped_->data(), size());
+}
+
 Group::~Group() {
   const std::lock_guard lock(domain_.mutex());
   domain_.remove_group(*this);
+  board_.reset();
+  board_mapped_.reset();
+  board_memory_.reset();
 }
 
 const Worker& Group::worker() const { return domain_.worker(); }
@@ -114,7 +122,39 @@ uint64_t Group::next_number(const comm::Op& op) {
 void Group::fail(const Problem& problem, bool tell_others) {
   if (failure_) return;
   failure_ = problem;
+  if (board_) return put_on_board(problem);
   if (tell_others) domain_.tell_failed(*this, problem);
+}
+
+void Group::put_on_board(const Problem& problem) {
+  FailureNote& note = board_->failure();
+  uint32_t none = FailureNote::kNone;
+  if (!note.state.compare_exchange_strong(none, FailureNote::kBeingWritten)) return;
+  note.code = problem.code == TENON_E_ABORTED ? TENON_E_PEER : problem.code;
+  put_text(note.text, problem.text);
+  note.state.store(FailureNote::kWritten, std::memory_order_seq_cst);
+  for (int m = 0; m < size(); ++m) {
+    if (m != me_) domain_.ring(rank_of(m));
+  }
+}
+
+Problem Group::failure_on_board() const {
+  if (failure_) return *failure_;
+  const FailureNote& note = board_->failure();
+  for (int i = 0; i < 1000 && note.state.load() == FailureNote::kBeingWritten; ++i) std::this_thread::yield();
+  if (note.state.load() == FailureNote::kWritten) return {note.code, get_text(note.text)};
+  return {TENON_E_PEER, "a member of group " + text() + " has failed, and has not said why"};
+}
+
+Sequence& Group::sequence_of(const comm::Op& op) {
+  const bool sends = op.kind == TENON_COMM_SEND;
+  const std::pair<int, int> key = !comm::pairwise(op.kind) ? std::pair{-1, -1}
+                                  : sends                  ? std::pair{op.me, op.peer}
+                                                           : std::pair{op.peer, op.me};
+  const auto found = sequences_.find(key);
+  if (found != sequences_.end()) return found->second;
+  if (key.first < 0) return sequences_.try_emplace(key, board_->collectives(), size(), me_).first->second;
+  return sequences_.try_emplace(key, board_->pair(key.first, key.second), 2, sends ? 0 : 1).first->second;
 }
 
 }  // namespace tenon::comm_ucx

@@ -56,6 +56,13 @@ void Liveness::look() {
   see(entries_.data(), entries_.size());
 }
 
+bool Liveness::has_ended(int rank) const {
+  for (const Watched& w : watched_) {
+    if (w.rank == rank) return w.ended;
+  }
+  return false;
+}
+
 std::vector<int> Liveness::take_ended() {
   std::vector<int> ranks;
   if (!pending()) return ranks;

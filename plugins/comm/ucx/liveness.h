@@ -36,6 +36,8 @@ class Liveness {
   void see(const pollfd* polled, size_t count);
   // The same without sleeping.
   void look();
+  // Whether the process of `rank` has been seen to end.
+  bool has_ended(int rank) const;
   bool pending() const { return num_ended_ != num_taken_; }
   // Ranks whose process ended a grace period ago: what they had sent before has been taken by now. Each once.
   std::vector<int> take_ended();

@@ -1,4 +1,6 @@
 // Steps and plans: operations from start to end.
+#include <algorithm>
+
 #include "domain.h"
 
 namespace tenon::comm_ucx {
@@ -6,21 +8,55 @@ namespace tenon::comm_ucx {
 using comm::Op;
 using sdk::Failure;
 
+Step::Step(Group& group, comm::Op op, comm::Reducer reducer)
+    : group_(group),
+      op_(std::move(op)),
+      algorithm_(op_, reducer),
+      transfers_(group, op_, algorithm_.capacity()) {
+  if (group.has_board_for(op_)) meeting_ = std::make_unique<Meeting>(group, op_, reducer);
+  // Else the staging is needed only if some other member's memory cannot be reached.
+  if (meeting_ == nullptr || !meeting_->reachable()) algorithm_.reserve();
+}
+
 std::string Step::kind_text() const { return comm::describe(op_); }
 
 std::string Step::title() const {
-  return kind_text() + " (operation " + std::to_string(transfers_.number()) + " of group " + group_.text() +
-         ")";
+  return kind_text() + " (operation " + std::to_string(number_) + " of group " + group_.text() + ")";
 }
+
+std::string Step::waiting_for() const {
+  return by_messages_ ? transfers_.waiting_for() : meeting_->waiting_for();
+}
+
+bool Step::cancel() { return by_messages_ ? transfers_.cancel() : meeting_->cancel(); }
 
 void Step::start() {
   done_ = false;
+  by_messages_ = false;
+  number_ = group_.next_number(op_);
+  if (meeting_ == nullptr) return begin_messages();
+  meeting_->begin(number_);
+  meeting_->progress();
+}
+
+void Step::begin_messages() {
+  by_messages_ = true;
   stage_ = 0;
-  transfers_.begin(group_.next_number(op_));
+  algorithm_.reserve();
+  transfers_.begin(number_);
   if (algorithm_.num_stages() > 0) algorithm_.post(0, transfers_);
 }
 
 std::optional<Problem> Step::progress() {
+  if (by_messages_) return progress_messages();
+  const Meeting::State state = meeting_->progress();
+  if (std::optional<Problem> problem = meeting_->problem()) return problem;
+  if (state == Meeting::State::kElsewhere) begin_messages();
+  done_ = state == Meeting::State::kDone;
+  return std::nullopt;
+}
+
+std::optional<Problem> Step::progress_messages() {
   while (!done_) {
     if (std::optional<Problem> problem = transfers_.problem()) return problem;
     if (!transfers_.stage_done()) return std::nullopt;
@@ -56,7 +92,18 @@ Plan::~Plan() {
   domain().withdraw();
 }
 
+bool Plan::by_messages() const {
+  if (state_ != State::kInFlight) return false;
+  return std::any_of(steps_.begin(), steps_.end(), [](const auto& s) { return s->by_messages(); });
+}
+
+bool Plan::meets() const {
+  if (state_ != State::kInFlight) return false;
+  return std::any_of(steps_.begin(), steps_.end(), [](const auto& s) { return s->meets(); });
+}
+
 void Plan::start() {
+  group_.look_at_board();
   if (group_.failure()) {
     fail(*group_.failure());
     return;
@@ -68,6 +115,7 @@ void Plan::start() {
 bool Plan::progress() {
   if (state_ != State::kInFlight) return true;
   bool finished = true;
+  group_.look_at_board();
   for (const auto& step : steps_) {
     if (group_.failure()) break;
     if (step->done()) continue;

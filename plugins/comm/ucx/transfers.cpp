@@ -16,34 +16,10 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr auto kGrace = std::chrono::milliseconds(500);
 
-void hash_in(uint64_t& hash, uint64_t value) {
-  for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 0xff)) * 0x100000001b3u;
-}
-
-// Equal when comm::agree() holds for every pair of members. all_to_all compares its parts by their sizes
-// instead.
-uint64_t signature_of(const Op& op) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  hash_in(hash, op.kind);
-  if (op.kind == TENON_COMM_BARRIER) return hash;
-  hash_in(hash, op.dtype);
-  if (comm::reduces(op.kind)) hash_in(hash, op.reduce);
-  if (op.kind == TENON_COMM_BROADCAST) hash_in(hash, static_cast<uint64_t>(op.peer));
-  if (op.kind == TENON_COMM_PERMUTE) hash_in(hash, static_cast<uint64_t>((op.peer - op.me + op.n) % op.n));
-  if (op.kind == TENON_COMM_REDUCE_SCATTER) {
-    for (const uint64_t offset : op.src_offsets) hash_in(hash, offset);
-  } else if (op.kind == TENON_COMM_ALL_GATHER) {
-    for (const uint64_t offset : op.dst_offsets) hash_in(hash, offset);
-  } else if (op.kind != TENON_COMM_ALL_TO_ALL) {
-    hash_in(hash, op.count);
-  }
-  return hash;
-}
-
 }  // namespace
 
 Transfers::Transfers(Group& group, const Op& op, size_t capacity) : group_(group), op_(op), slots_(capacity) {
-  my_card_.signature = signature_of(op);
+  my_card_.signature = comm::signature(op);
   put_text(my_card_.text, comm::describe(op));
 }
 

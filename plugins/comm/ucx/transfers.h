@@ -8,17 +8,13 @@
 #include <vector>
 
 #include "exchange.h"
-#include "op.hpp"
+#include "problem.h"
+#include "tenon_sdk/comm/op.hpp"
 #include "wire.h"
 
 namespace tenon::comm_ucx {
 
 class Group;
-
-struct Problem {
-  tenon_code code = TENON_OK;
-  std::string text;
-};
 
 class Transfers {
  public:

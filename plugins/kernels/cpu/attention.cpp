@@ -19,22 +19,19 @@ struct Sizes {
   int64_t key_heads() const { return batch * groups; }
 };
 
-// Parts that run at once, each with its own scratch; they take turns over heads.
-constexpr int64_t kParts = 32;
+// Heads that are worked on at once, each with scratch of its own.
+constexpr int64_t kWorkers = 32;
 
 // Runs body(head, scratch) for all heads.
 template <class T, class Body>
 void each_head(const Call& call, int64_t heads, int64_t scratch, Body&& body) {
-  const int64_t parts = std::min(kParts, heads);
-  call.parallel(parts, [&](int64_t part) {
-    for (int64_t head = part; head < heads; head += parts) {
-      body(head, call.workspace<T>() + part * round_up(scratch, kMaxLanes));
-    }
+  call.take(heads, kWorkers, [&](int64_t worker, int64_t head) {
+    body(head, call.workspace<T>() + worker * round_up(scratch, kMaxLanes));
   });
 }
 
 int64_t scratch_bytes(const Problem& problem, int64_t heads, int64_t scratch) {
-  return std::min(kParts, heads) * round_up(scratch, kMaxLanes) * real_bytes(problem);
+  return std::min(kWorkers, heads) * round_up(scratch, kMaxLanes) * real_bytes(problem);
 }
 
 template <class T>
@@ -98,7 +95,7 @@ void attention_dgrad(const Call& call) {
   });
 }
 
-// Parts that run at once; each has a table of sines and cosines.
+// A table of sines and cosines.
 int64_t rope_table(const Problem& p) { return round_up(p.size("d"), 8); }
 
 template <class T>
@@ -106,14 +103,11 @@ void rope(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), heads = call.size("e.."), width = call.size("d");
   const double sign = call.problem.integer("inverse") != 0 ? -1 : 1;
   const auto* pos = call.in<int32_t>(1);
-  const int64_t parts = std::min(kParts, tokens);
-  call.parallel(parts, [&](int64_t part) {
-    double* table = call.workspace<double>() + part * rope_table(call.problem);
-    for (int64_t t = part * tokens / parts; t < (part + 1) * tokens / parts; ++t) {
-      const int64_t at = t * heads * width;
-      call.loops<T>().rope(call.in<T>(0) + at, call.out<T>(0) + at, heads, width, sign * pos[t], call.state,
-                           table);
-    }
+  call.take(tokens, kWorkers, [&](int64_t worker, int64_t t) {
+    double* table = call.workspace<double>() + worker * rope_table(call.problem);
+    const int64_t at = t * heads * width;
+    call.loops<T>().rope(call.in<T>(0) + at, call.out<T>(0) + at, heads, width, sign * pos[t], call.state,
+                         table);
   });
 }
 
@@ -139,7 +133,7 @@ constexpr Entry kOps[] = {
        return scratch_bytes(p, n.key_heads(), attention_dgrad_scratch(n.keys, n.width));
      }},
     {"rope", rope<float>, rope<double>, nullptr, nullptr,
-     [](const Problem& p) { return std::min(kParts, p.size("b") * p.size("s")) * rope_table(p) * 8; },
+     [](const Problem& p) { return std::min(kWorkers, p.size("b") * p.size("s")) * rope_table(p) * 8; },
      rope_frequencies},
 };
 

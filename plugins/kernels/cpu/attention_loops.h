@@ -1,5 +1,5 @@
-// Attention in blocks of kBlock queries and keys, forward and backward, with a running softmax.
-// Blocks in which no query sees a key are skipped, judged by positions.
+// Attention, forward and backward: blocks of kBlock queries meet runs of blocks of keys, with a running
+// softmax from run to run. Blocks in which no query sees a key are left out, judged by positions.
 #pragma once
 
 #include "gemm_loops.h"
@@ -40,10 +40,36 @@ struct Attention {
     return total - begin < kBlock ? total - begin : kBlock;
   }
 
+  // Consecutive blocks of keys, at most kRun, of which the queries up to position `high` see something.
+  struct Run {
+    int64_t begin, end;  // keys; begin is a multiple of kBlock
+    int64_t columns() const { return round_up(end - begin, kBlock); }
+  };
+  static bool visible(const AttentionArgs<T>& a, int64_t key, int32_t high) {
+    return range(a.kpos + key, part(a.keys, key)).low <= high;
+  }
+  // The first run at or behind key `from`; empty at the end.
+  static Run next_run(const AttentionArgs<T>& a, int64_t from, int32_t high) {
+    while (from < a.keys && !visible(a, from, high)) from += kBlock;
+    Run run{from, from};
+    while (run.end < a.keys && run.end - run.begin < kRun && visible(a, run.end, high))
+      run.end += part(a.keys, run.end);
+    return run;
+  }
+
   // Keys or values transposed, one [width][kBlock] panel per block, zero-padded.
   static void transpose(const T* x, int64_t stride, int64_t tokens, int64_t width, T* to) {
     for (int64_t j = 0; j < tokens; j += kBlock) {
-      G::pack(x + j * stride, stride, 1, to + j * width, part(tokens, j), kBlock, kBlock, width);
+      G::template pack<kBlock>(x + j * stride, stride, 1, to + j * width, part(tokens, j), width);
+    }
+  }
+
+  // out[n][kRun] = x y^T for the keys of a run; y as panels.
+  static void scores(const Run& run, const T* x, int64_t ld, const T* panels, int64_t width, int64_t n,
+                     T* out) {
+    for (int64_t j = run.begin; j < run.end; j += kBlock) {
+      G::template block<Order::row_major>(
+          n, kBlock, {width, x, ld, panels + j * width, kBlock, out + (j - run.begin), kRun, false});
     }
   }
 
@@ -57,40 +83,49 @@ struct Attention {
   }
 
   // Scores that must not count become -inf.
-  static void mask(T* score, const int32_t* qpos, int64_t queries, const int32_t* kpos, int64_t keys) {
-    for (int64_t i = 0; i < queries; ++i, score += kBlock) {
-      for (int64_t j = 0; j < keys; ++j) score[j] = kpos[j] <= qpos[i] ? score[j] : kMinus;
-      for (int64_t j = keys; j < kBlock; ++j) score[j] = kMinus;
+  static void mask(const AttentionArgs<T>& a, const Run& run, int64_t query, int64_t n, T* score) {
+    const Range seen = range(a.qpos + query, n);
+    for (int64_t j = run.begin; j < run.end; j += kBlock) {
+      const int64_t keys = part(a.keys, j);
+      if (keys == kBlock && range(a.kpos + j, keys).high <= seen.low) continue;
+      for (int64_t i = 0; i < n; ++i) {
+        const int32_t pos = a.qpos[query + i];
+        T* row = score + i * kRun + (j - run.begin);
+        for (int64_t k = 0; k < keys; ++k) row[k] = a.kpos[j + k] <= pos ? row[k] : kMinus;
+        for (int64_t k = keys; k < kBlock; ++k) row[k] = kMinus;
+      }
     }
   }
 
-  static TENON_INLINE T row_max(const T* x) {
+  static TENON_INLINE T row_max(const T* x, int64_t columns) {
     V top = load(x);
-    for (int64_t j = kLanes<T>; j < kBlock; j += kLanes<T>) {
+    for (int64_t j = kLanes<T>; j < columns; j += kLanes<T>) {
       const V a = load(x + j);
       top = a > top ? a : top;
     }
     return max_lanes<T>(top);
   }
 
-  // One block of keys joins the running softmax: score becomes exp(score - max), out is rescaled.
-  static void softmax_step(T* score, int64_t queries, T* max, T* sum, T* out, int64_t ld) {
-    for (int64_t i = 0; i < queries; ++i, score += kBlock, out += ld) {
-      const T block_max = row_max(score);
-      const T top = block_max > max[i] ? block_max : max[i];
+  // A run of keys joins the running softmax: score becomes exp(score - max), out is rescaled.
+  static void softmax_step(T* score, int64_t columns, int64_t queries, T* max, T* sum, T* out, int64_t ld) {
+    for (int64_t i = 0; i < queries; ++i, score += kRun, out += ld) {
+      const T before = max[i], run_max = row_max(score, columns), top = run_max > before ? run_max : before;
       const T base = top == kMinus ? T{0} : top;  // nothing seen yet: keep exp(-inf - base) a number
-      const T shrink = exp<T>(splat(max[i] - base))[0];
       V total{};
-      for (int64_t j = 0; j < kBlock; j += kLanes<T>) {
+      for (int64_t j = 0; j < columns; j += kLanes<T>) {
         const V p = exp<T>(load(score + j) - base);
         store<T>(score + j, p);
         total += p;
       }
-      sum[i] = sum[i] * shrink + sum_lanes<T>(total);
       max[i] = top;
-      if (shrink != T{1})
-        map<T>(
-            ld, out, [shrink](V a) { return a * shrink; }, out);
+      if (before == top || before == kMinus) {  // so far nothing, or nothing to rescale
+        sum[i] += sum_lanes<T>(total);
+        continue;
+      }
+      const T shrink = exp<T>(splat(before - base))[0];
+      sum[i] = sum[i] * shrink + sum_lanes<T>(total);
+      map<T>(
+          ld, out, [shrink](V a) { return a * shrink; }, out);
     }
   }
 
@@ -107,7 +142,7 @@ struct Attention {
       keys = scratch.take(padded * a.width);
       values = scratch.take(a.keys * ld);
       query = scratch.take(kBlock * ld);
-      score = scratch.take(kBlock * kBlock);
+      score = scratch.take(kBlock * kRun);
       out = scratch.take(kBlock * ld);
       max = scratch.take(kBlock);
       sum = scratch.take(kBlock);
@@ -117,22 +152,19 @@ struct Attention {
 
     void block(int64_t begin) {
       const int64_t n = part(a.queries, begin);
-      const Range seen = range(a.qpos + begin, n);
+      const int32_t high = range(a.qpos + begin, n).high;
       rows(a.q + begin * a.q_stride, a.q_stride, n, a.width, a.scale, query, ld);
       for (int64_t i = 0; i < n * ld; ++i) out[i] = 0;
       for (int64_t i = 0; i < n; ++i) {
         max[i] = kMinus;
         sum[i] = 0;
       }
-      for (int64_t j = 0; j < a.keys; j += kBlock) {
-        const int64_t m = part(a.keys, j);
-        const Range there = range(a.kpos + j, m);
-        if (there.low > seen.high) continue;
+      for (Run run = next_run(a, 0, high); run.begin < a.keys; run = next_run(a, run.end, high)) {
+        scores(run, query, ld, keys, a.width, n, score);
+        mask(a, run, begin, n, score);
+        softmax_step(score, run.columns(), n, max, sum, out, ld);
         G::template block<Order::row_major>(
-            n, kBlock, {a.width, query, ld, keys + j * a.width, kBlock, score, kBlock, false});
-        if (m < kBlock || there.high > seen.low) mask(score, a.qpos + begin, n, a.kpos + j, m);
-        softmax_step(score, n, max, sum, out, ld);
-        G::template block<Order::row_major>(n, ld, {m, score, kBlock, values + j * ld, ld, out, ld, true});
+            n, ld, {run.end - run.begin, score, kRun, values + run.begin * ld, ld, out, ld, true});
       }
       finish(begin, n);
     }
@@ -170,8 +202,8 @@ struct Attention {
       dv = scratch.take(a.keys * ld);
       query = scratch.take(kBlock * ld);
       dout = scratch.take(kBlock * ld);
-      p = scratch.take(kBlock * kBlock);
-      ds = scratch.take(kBlock * kBlock);
+      p = scratch.take(kBlock * kRun);
+      ds = scratch.take(kBlock * kRun);
       dq = scratch.take(kBlock * ld);
       delta = scratch.take(kBlock);
       transpose(a.k, a.k_stride, a.keys, a.width, keys_t);
@@ -182,7 +214,7 @@ struct Attention {
 
     void block(int64_t rep, int64_t begin) {
       const int64_t n = part(a.queries, begin), at = rep * a.width + begin * a.q_stride;
-      const Range seen = range(a.qpos + begin, n);
+      const int32_t high = range(a.qpos + begin, n).high;
       const T* lse = a.lse + rep * a.queries + begin;
       rows(a.q + at, a.q_stride, n, a.width, a.scale, query, ld);
       rows(a.dout + at, a.q_stride, n, a.width, T{1}, dout, ld);
@@ -191,19 +223,15 @@ struct Attention {
             a.width, [](V x, V y) { return x * y; }, dout + i * ld, a.o + at + i * a.q_stride);
       }
       for (int64_t i = 0; i < n * ld; ++i) dq[i] = 0;
-      for (int64_t j = 0; j < a.keys; j += kBlock) {
-        const int64_t m = part(a.keys, j);
-        const Range there = range(a.kpos + j, m);
-        if (there.low > seen.high) continue;
-        G::template block<Order::row_major>(
-            n, kBlock, {a.width, query, ld, keys_t + j * a.width, kBlock, p, kBlock, false});
-        if (m < kBlock || there.high > seen.low) mask(p, a.qpos + begin, n, a.kpos + j, m);
-        G::template block<Order::row_major>(
-            n, kBlock, {a.width, dout, ld, values_t + j * a.width, kBlock, ds, kBlock, false});
-        probabilities(n, lse);
-        G::template block<Order::panel>(m, ld, {n, p, kBlock, dout, ld, dv + j * ld, ld, true});
-        G::template block<Order::panel>(m, ld, {n, ds, kBlock, query, ld, dk + j * ld, ld, true});
-        G::template block<Order::row_major>(n, ld, {m, ds, kBlock, keys + j * ld, ld, dq, ld, true});
+      for (Run run = next_run(a, 0, high); run.begin < a.keys; run = next_run(a, run.end, high)) {
+        const int64_t m = run.end - run.begin, first = run.begin * ld;
+        scores(run, query, ld, keys_t, a.width, n, p);
+        mask(a, run, begin, n, p);
+        scores(run, dout, ld, values_t, a.width, n, ds);
+        probabilities(n, run.columns(), lse);
+        G::template block<Order::panel>(m, ld, {n, p, kRun, dout, ld, dv + first, ld, true});
+        G::template block<Order::panel>(m, ld, {n, ds, kRun, query, ld, dk + first, ld, true});
+        G::template block<Order::row_major>(n, ld, {m, ds, kRun, keys + first, ld, dq, ld, true});
       }
       for (int64_t i = 0; i < n; ++i) {
         const T scale = a.scale;
@@ -213,14 +241,15 @@ struct Attention {
     }
 
     // p = exp(score - lse), ds = p * (dp - delta). A query that sees nothing has lse = -inf, p = 0.
-    void probabilities(int64_t n, const T* lse) {
+    void probabilities(int64_t n, int64_t columns, const T* lse) {
       for (int64_t i = 0; i < n; ++i) {
         const T base = lse[i] == kMinus ? T{0} : lse[i], shift = delta[i];
-        T *p_row = p + i * kBlock, *ds_row = ds + i * kBlock;
-        map<T>(
-            kBlock, p_row, [base](V s) { return exp<T>(s - base); }, p_row);
-        map<T>(
-            kBlock, ds_row, [shift](V x, V y) { return x * (y - shift); }, p_row, ds_row);
+        T *p_row = p + i * kRun, *ds_row = ds + i * kRun;
+        for (int64_t j = 0; j < columns; j += kLanes<T>) {
+          const V value = exp<T>(load(p_row + j) - base);
+          store<T>(p_row + j, value);
+          store<T>(ds_row + j, value * (load(ds_row + j) - shift));
+        }
       }
     }
 

@@ -1,10 +1,6 @@
-// grouped_linear and its gradients. The rows of one expert, G * C of them, lie in G blocks of C. Products are
-// cut into tiles of the result; a tile's rows are copied together first, which costs one part in a hundred
-// of the product, so that oneDNN sees dense matrices of useful height whatever the capacity is.
-#include <dnnl.h>
-#include <omp.h>
-
-#include <atomic>
+// grouped_linear and its gradients. The rows of one expert, G * C of them, lie in G blocks of C. The result
+// is cut into tiles; who computes one copies its rows together and packs what is not in order, so that products are
+// as high as the experts' rows and not as the capacity. Sums are cut at fixed depths and added in order.
 #include <cstring>
 
 #include "op.h"
@@ -12,9 +8,8 @@
 namespace tenon::kernels::cpu {
 namespace {
 
-constexpr int64_t kTileRows = 128, kTileCols = 192;
-constexpr int64_t kSumRows = 512;  // of a weight's gradient: rows that are summed in one product, in order
-constexpr int64_t kParts = 16;     // each with scratch of its own; parts take turns over tiles
+constexpr int64_t kTileRows = 384, kTileCols = 384, kDepth = 256;  // at most
+constexpr int64_t kWorkers = 16;  // tiles that may be computed at once, each with scratch of its own
 
 // The blocks of a tensor [G, E, C, width].
 template <class T>
@@ -45,58 +40,6 @@ void copy_out(const T* from, const Rows<T>& to, int64_t expert, int64_t first, i
   }
 }
 
-// C[m,n] (+)= op(A)[m,k] op(B)[k,n], row-major; ld: elements between rows as stored.
-template <class T>
-struct Product {
-  int64_t m, n, k;
-  const T* a;
-  int64_t lda;
-  bool a_transposed;
-  const T* b;
-  int64_t ldb;
-  bool b_transposed;
-  T* c;
-  int64_t ldc;
-  bool add;
-};
-
-// One call of one op, and what its tiles have in common.
-struct Work {
-  const Call& call;
-  std::atomic<int> failed{dnnl_success};
-
-  // On the calling thread: plugins own no threads.
-  void multiply(const Product<float>& p, float*) {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(1);
-    const dnnl_status_t status =
-        dnnl_sgemm(p.a_transposed ? 'T' : 'N', p.b_transposed ? 'T' : 'N', p.m, p.n, p.k, 1.0f, p.a, p.lda,
-                   p.b, p.ldb, p.add ? 1.0f : 0.0f, p.c, p.ldc);
-    omp_set_num_threads(before);
-    if (status != dnnl_success) failed = status;
-  }
-  void multiply(const Product<double>& p, double* scratch) {
-    call.loops<double>().gemm({.m = p.m,
-                               .n = p.n,
-                               .k = p.k,
-                               .a = p.a,
-                               .a_row = p.a_transposed ? 1 : p.lda,
-                               .a_col = p.a_transposed ? p.lda : 1,
-                               .b = p.b,
-                               .b_row = p.b_transposed ? 1 : p.ldb,
-                               .b_col = p.b_transposed ? p.ldb : 1,
-                               .c = p.c,
-                               .ldc = p.ldc,
-                               .add = p.add,
-                               .scratch = scratch});
-  }
-  void check() const {
-    if (failed == dnnl_success) return;
-    throw sdk::Failure(failed == dnnl_out_of_memory ? TENON_E_MEMORY : TENON_E_DEVICE,
-                       std::string(call.problem.kind()) + ": dnnl_sgemm failed", "onednn", failed);
-  }
-};
-
 struct Sizes {
   int64_t groups, experts, slots, outs, ins;
 
@@ -113,77 +56,76 @@ struct Sizes {
   }
 };
 
-// The tiles of one [rows, cols] result per expert.
-struct Tiles {
-  int64_t rows, cols, row_tiles, col_tiles, count;
+// The tiles of one [rows, cols] result per expert, and the scratch of a tile, in elements: rows copied
+// together, both packed sides, and the tile itself.
+struct Plan {
+  int64_t row_total, col_total, rows, cols, depth, row_tiles, col_tiles, count, loose, left, right, tile;
 
-  Tiles(int64_t experts, int64_t rows_total, int64_t cols_total)
-      : rows(std::min(kTileRows, round_up(rows_total, 16))),
-        cols(std::min(kTileCols, round_up(cols_total, 16))),
-        row_tiles(rows > 0 ? (rows_total + rows - 1) / rows : 0),
-        col_tiles(cols > 0 ? (cols_total + cols - 1) / cols : 0),
-        count(experts * row_tiles * col_tiles) {}
-  int64_t parts() const { return std::min(kParts, count); }
-
-  // body(part, expert, row tile, column tile)
-  template <class Body>
-  void each(const Call& call, Body&& body) const {
-    call.parallel(parts(), [&](int64_t part) {
-      for (int64_t i = part; i < count; i += parts())
-        body(part, i / col_tiles / row_tiles, i / col_tiles % row_tiles, i % col_tiles);
-    });
-  }
+  Plan(int64_t experts, int64_t rows_total, int64_t cols_total, int64_t sum)
+      : row_total(rows_total),
+        col_total(cols_total),
+        rows(std::min(kTileRows, rows_total)),
+        cols(std::min(kTileCols, cols_total)),
+        depth(std::min(kDepth, sum)),
+        row_tiles((rows_total + kTileRows - 1) / kTileRows),
+        col_tiles((cols_total + kTileCols - 1) / kTileCols),
+        count(experts * row_tiles * col_tiles),
+        loose(round_up(std::max(rows, cols) * depth, kMaxLanes)),
+        left(round_up(round_up(rows, kMaxRows) * depth, kMaxLanes)),
+        right(round_up(round_up(cols, kMaxCols) * depth, kMaxLanes)),
+        tile(round_up(rows * cols, kMaxLanes)) {}
+  int64_t scratch() const { return loose + left + right + tile; }
+  int64_t bytes(const Problem& p) const { return std::min(kWorkers, count) * scratch() * real_bytes(p); }
 };
 
-// Scratch of one part, in elements: both sides of a product, and what the product itself needs.
-struct Scratch {
-  int64_t left, right, gemm;
-
-  Scratch(const Problem& p, const Tiles& tiles, int64_t left_elements, int64_t right_elements)
-      : left(round_up(left_elements, 16)),
-        right(round_up(right_elements, 16)),
-        gemm(p.dtype() == TENON_F64 ? round_up(gemm_scratch(tiles.rows, tiles.cols), 16) : 0) {}
-  int64_t elements() const { return left + right + gemm; }
+// One tile, and its worker's scratch.
+template <class T>
+struct Tile {
+  int64_t expert, row, rows, col, cols;
+  T *loose, *left, *right, *tile;
 };
 
-// y = x w^T, or dx = dy w: the result's columns are w's rows (outs) or w's columns (ins).
-struct MapPlan {
-  Sizes n;
-  int64_t from, to;
-  Tiles tiles;
-  Scratch scratch;  // left: rows of the input; right: the tile
+// body(tile) for each.
+template <class T, class Body>
+void each_tile(const Call& call, const Plan& plan, Body&& body) {
+  call.take(plan.count, kWorkers, [&](int64_t worker, int64_t i) {
+    T* loose = call.workspace<T>() + worker * plan.scratch();
+    T *left = loose + plan.loose, *right = left + plan.left;
+    const int64_t row = i / plan.col_tiles % plan.row_tiles * kTileRows, col = i % plan.col_tiles * kTileCols;
+    body(Tile<T>{i / plan.col_tiles / plan.row_tiles, row, std::min(kTileRows, plan.row_total - row), col,
+                 std::min(kTileCols, plan.col_total - col), loose, left, right, right + plan.right});
+  });
+}
 
-  explicit MapPlan(const Problem& p, bool backward)
-      : n(p),
-        from(backward ? n.outs : n.ins),
-        to(backward ? n.ins : n.outs),
-        tiles(n.experts, n.rows(), to),
-        scratch(p, tiles, tiles.rows * from, tiles.rows * tiles.cols) {}
-  int64_t bytes(const Problem& p) const { return tiles.parts() * scratch.elements() * real_bytes(p); }
-};
+// y = x w^T, or backward dx = dy w: the sum is over w's columns (ins) or its rows (outs).
+Plan map_plan(const Problem& p, bool backward) {
+  const Sizes n(p);
+  return {n.experts, n.rows(), backward ? n.ins : n.outs, backward ? n.outs : n.ins};
+}
 
 template <class T>
 void map_rows(const Call& call, bool backward) {
-  const MapPlan plan(call.problem, backward);
-  const Sizes& n = plan.n;
-  const Rows<const T> x = n.tensor(call.in<T>(0), plan.from);
-  const Rows<T> y = n.tensor(call.out<T>(0), plan.to);
-  if (plan.from == 0) std::fill_n(y.data, n.rows() * n.experts * plan.to, T{0});
-  if (plan.from == 0) return;
-  Work work{call};
-  plan.tiles.each(call, [&](int64_t part, int64_t expert, int64_t row_tile, int64_t col_tile) {
-    T* left = call.workspace<T>() + part * plan.scratch.elements();
-    T *right = left + plan.scratch.left, *gemm = right + plan.scratch.right;
-    const int64_t row = row_tile * plan.tiles.rows, col = col_tile * plan.tiles.cols;
-    const int64_t rows = std::min(plan.tiles.rows, n.rows() - row),
-                  cols = std::min(plan.tiles.cols, plan.to - col);
-    copy_in(x, expert, row, rows, 0, plan.from, left);
-    const T* w = call.in<T>(1) + expert * n.outs * n.ins + (backward ? col : col * n.ins);
-    work.multiply({rows, cols, plan.from, left, plan.from, false, w, n.ins, !backward, right, cols, false},
-                  gemm);
-    copy_out(right, y, expert, row, rows, col, cols);
+  const Sizes n(call.problem);
+  const int64_t sum = backward ? n.outs : n.ins, width = backward ? n.ins : n.outs;
+  const Rows<const T> x = n.tensor(call.in<T>(0), sum);
+  const Rows<T> y = n.tensor(call.out<T>(0), width);
+  if (sum == 0) std::fill_n(y.data, n.rows() * n.experts * width, T{0});
+  if (sum == 0) return;
+  const Loops<T>& loops = call.loops<T>();
+  each_tile<T>(call, map_plan(call.problem, backward), [&](const Tile<T>& t) {
+    const T* w = call.in<T>(1) + t.expert * n.outs * n.ins;
+    for (int64_t k = 0; k < sum; k += kDepth) {
+      const int64_t depth = std::min(kDepth, sum - k);
+      copy_in(x, t.expert, t.row, t.rows, k, depth, t.loose);
+      if (backward) {
+        loops.pack_columns(w + k * n.ins + t.col, n.ins, 1, t.right, t.cols, depth);
+      } else {
+        loops.pack_columns(w + t.col * n.ins + k, 1, n.ins, t.right, t.cols, depth);
+      }
+      loops.product({t.rows, t.cols, depth, t.loose, depth, t.right, 0, t.tile, t.cols, k > 0});
+    }
+    copy_out(t.tile, y, t.expert, t.row, t.rows, t.col, t.cols);
   });
-  work.check();
 }
 
 template <class T>
@@ -196,52 +138,41 @@ void grouped_linear_dgrad(const Call& call) {
   map_rows<T>(call, true);
 }
 
-struct WgradPlan {
-  Sizes n;
-  Tiles tiles;      // of [outs, ins]
-  Scratch scratch;  // left: columns of dy; right: columns of x
-
-  explicit WgradPlan(const Problem& p)
-      : n(p),
-        tiles(n.experts, n.outs, n.ins),
-        scratch(p, tiles, std::min(kSumRows, n.rows()) * tiles.rows,
-                std::min(kSumRows, n.rows()) * tiles.cols) {}
-  int64_t bytes(const Problem& p) const { return tiles.parts() * scratch.elements() * real_bytes(p); }
-};
+Plan wgrad_plan(const Problem& p) {
+  const Sizes n(p);
+  return {n.experts, n.outs, n.ins, n.rows()};
+}
 
 // dw[O,K] (+)= sum over the expert's rows of dy^T x
 template <class T>
 void grouped_linear_wgrad(const Call& call) {
-  const WgradPlan plan(call.problem);
-  const Sizes& n = plan.n;
+  const Sizes n(call.problem);
   const Rows<const T> dy = n.tensor(call.in<T>(0), n.outs), x = n.tensor(call.in<T>(1), n.ins);
   T* dw = call.out<T>(0);
   if (n.rows() == 0 && !call.problem.accumulate()) std::fill_n(dw, n.experts * n.outs * n.ins, T{0});
-  Work work{call};
-  plan.tiles.each(call, [&](int64_t part, int64_t expert, int64_t out_tile, int64_t in_tile) {
-    T* left = call.workspace<T>() + part * plan.scratch.elements();
-    T *right = left + plan.scratch.left, *gemm = right + plan.scratch.right;
-    const int64_t out = out_tile * plan.tiles.rows, in = in_tile * plan.tiles.cols;
-    const int64_t outs = std::min(plan.tiles.rows, n.outs - out), ins = std::min(plan.tiles.cols, n.ins - in);
-    for (int64_t row = 0; row < n.rows(); row += kSumRows) {
-      const int64_t rows = std::min(kSumRows, n.rows() - row);
-      copy_in(dy, expert, row, rows, out, outs, left);
-      copy_in(x, expert, row, rows, in, ins, right);
-      work.multiply({outs, ins, rows, left, outs, true, right, ins, false,
-                     dw + (expert * n.outs + out) * n.ins + in, n.ins, row > 0 || call.problem.accumulate()},
-                    gemm);
+  if (n.rows() == 0) return;
+  const Loops<T>& loops = call.loops<T>();
+  each_tile<T>(call, wgrad_plan(call.problem), [&](const Tile<T>& t) {
+    T* to = dw + (t.expert * n.outs + t.row) * n.ins + t.col;
+    for (int64_t r = 0; r < n.rows(); r += kDepth) {
+      const int64_t depth = std::min(kDepth, n.rows() - r);
+      copy_in(dy, t.expert, r, depth, t.row, t.rows, t.loose);
+      loops.pack_rows(t.loose, t.rows, t.left, t.rows, depth);
+      copy_in(x, t.expert, r, depth, t.col, t.cols, t.loose);
+      loops.pack_columns(t.loose, t.cols, 1, t.right, t.cols, depth);
+      loops.product(
+          {t.rows, t.cols, depth, t.left, 0, t.right, 0, to, n.ins, r > 0 || call.problem.accumulate()});
     }
   });
-  work.check();
 }
 
 constexpr Entry kOps[] = {
     {"grouped_linear", grouped_linear<float>, grouped_linear<double>, nullptr, nullptr,
-     [](const Problem& p) { return MapPlan(p, false).bytes(p); }},
+     [](const Problem& p) { return map_plan(p, false).bytes(p); }},
     {"grouped_linear_dgrad", grouped_linear_dgrad<float>, grouped_linear_dgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return MapPlan(p, true).bytes(p); }},
+     [](const Problem& p) { return map_plan(p, true).bytes(p); }},
     {"grouped_linear_wgrad", grouped_linear_wgrad<float>, grouped_linear_wgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return WgradPlan(p).bytes(p); }},
+     [](const Problem& p) { return wgrad_plan(p).bytes(p); }},
 };
 
 }  // namespace

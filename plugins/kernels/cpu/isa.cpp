@@ -45,17 +45,12 @@ const LoopTable& select_loops(const char* isa) {
 
 int64_t attention_scratch(int64_t keys, int64_t width) {
   const int64_t ld = round_up(width, kMaxLanes), padded = round_up(keys, kBlock);
-  return padded * ld * 2 + kBlock * (2 * ld + kBlock + 2) + 8 * kMaxLanes;
+  return padded * ld * 2 + kBlock * (2 * ld + kRun + 2) + 8 * kMaxLanes;
 }
 
 int64_t attention_dgrad_scratch(int64_t keys, int64_t width) {
   const int64_t ld = round_up(width, kMaxLanes), padded = round_up(keys, kBlock);
-  return padded * ld * 5 + kBlock * (3 * ld + 2 * kBlock + 1) + 12 * kMaxLanes;
-}
-
-int64_t gemm_scratch(int64_t m, int64_t n) {
-  const int64_t m_padded = round_up(m, kMaxRows), n_padded = round_up(n, kMaxLanes);
-  return (m_padded + n_padded) * kDepth + m_padded * n_padded;
+  return padded * ld * 5 + kBlock * (3 * ld + 2 * kRun + 1) + 12 * kMaxLanes;
 }
 
 }  // namespace tenon::kernels::cpu

@@ -33,7 +33,9 @@ constexpr Loops<T> make_loops() {
           .softmax = R::softmax,
           .attention = Attention<T>::forward,
           .attention_dgrad = Attention<T>::backward,
-          .gemm = Gemm<T>::gemm};
+          .pack_rows = Gemm<T>::pack_rows,
+          .pack_columns = Gemm<T>::pack_columns,
+          .product = Gemm<T>::product};
 }
 
 }  // namespace

@@ -22,30 +22,33 @@ struct AttentionArgs {
   T* scratch;  // attention_scratch() or attention_dgrad_scratch() elements, aligned to 64 bytes
 };
 
-constexpr int64_t kBlock = 64;     // queries and keys of one block of attention
-constexpr int64_t kMaxRows = 8;    // most rows of a micro-kernel
+constexpr int64_t kBlock = 32;     // queries and keys of one block of attention
+constexpr int64_t kRun = 256;      // keys whose scores lie side by side; a multiple of kBlock
 constexpr int64_t kMaxLanes = 16;  // most elements of a vector
-constexpr int64_t kDepth = 256;    // sums of a matrix product are cut here in cache, in order
+// Every panel of a packed operand of a product divides these.
+constexpr int64_t kMaxRows = 8, kMaxCols = 48;
 
-inline int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+// Always inlined: a copy compiled for one instruction set must not serve the others.
+__attribute__((always_inline)) inline int64_t round_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Scratch in elements, enough for every instruction set, so that plans do not depend on the machine.
 int64_t attention_scratch(int64_t keys, int64_t width);
 int64_t attention_dgrad_scratch(int64_t keys, int64_t width);
-int64_t gemm_scratch(int64_t m, int64_t n);
 
-// C[m,n] (ldc) = A B, or += where add. Element (i, p) of A lies at a[i * a_row + p * a_col], likewise B.
+// C[m,n] = A B, or += where add. A[m,k] is row-major, or as pack_rows() leaves it where lda is 0; B[k,n]
+// likewise, with pack_columns(), and where it is not packed, n is a multiple of kMaxLanes. C is row-major.
 template <class T>
-struct GemmArgs {
+struct ProductArgs {
   int64_t m, n, k;
   const T* a;
-  int64_t a_row, a_col;
+  int64_t lda;
   const T* b;
-  int64_t b_row, b_col;
+  int64_t ldb;
   T* c;
   int64_t ldc;
   bool add;
-  T* scratch;  // gemm_scratch(m, n) elements, aligned to 64 bytes
 };
 
 // Rows are `width` elements apart. y may be x where the op can run in place.
@@ -85,7 +88,12 @@ struct Loops {
   void (*softmax)(const T* x, T lse, T* dx, int64_t n);
   void (*attention)(const AttentionArgs<T>& args);
   void (*attention_dgrad)(const AttentionArgs<T>& args);
-  void (*gemm)(const GemmArgs<T>& args);
+  // Packs the operands of product(). A: m rows, element (i, p) from from[p * ld + i], to m rounded up to
+  // kMaxRows times depth elements. B: n columns, element (p, j) from from[p * row + j * col], one of which is
+  // 1, to n rounded up to kMaxCols times depth.
+  void (*pack_rows)(const T* from, int64_t ld, T* to, int64_t m, int64_t depth);
+  void (*pack_columns)(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth);
+  void (*product)(const ProductArgs<T>& args);
 };
 
 struct LoopTable {

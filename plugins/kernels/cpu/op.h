@@ -2,49 +2,64 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "../reference/signature.h"
 #include "loops.h"
 #include "tenon/host.h"
-#include "tenon_sdk/plugin.hpp"
+#include "tenon_sdk/cpu_kernels.hpp"
 
 namespace tenon::kernels::cpu {
 
 // Elements of one part of a memory-bound op: long enough to hide the cost of handing it out.
 constexpr int64_t kPartElements = 16384;
 
-struct Call {
-  const Problem& problem;
+// Threads that work on one op at once.
+constexpr int64_t kMaxWorkers = 64;
+
+struct Device {
+  explicit Device(const sdk::Options& options);
   const LoopTable& table;
   const tenon_parallel* pool;  // NULL: one thread
-  void* const* pointers;       // inputs, outputs, then the workspace
-  const double* state;         // made by Entry::state
+};
 
-  template <class T>
-  const T* in(size_t i) const {
-    return static_cast<const T*>(pointers[i]);
-  }
-  template <class T>
-  T* out(size_t i) const {
-    return static_cast<T*>(pointers[problem.inputs().size() + i]);
-  }
-  template <class T>
-  T* workspace() const {
-    return static_cast<T*>(pointers[problem.inputs().size() + problem.outputs().size()]);
-  }
+struct Call : CpuCall<Device> {
   template <class T>
   const Loops<T>& loops() const {
-    return loops_of<T>(table);
+    return loops_of<T>(device.table);
   }
-  int64_t size(std::string_view dim) const { return problem.size(dim); }
-
+  // body(worker, item) for each item; must not throw. At most `workers` run at once, each with a number of
+  // its own: that of its scratch. Each begins with its own run of items, so that neighbours stay in one
+  // core's cache from op to op, and then helps the others.
+  template <class Body>
+  void take(int64_t items, int64_t workers, Body&& body) const {
+    workers = small() ? 1 : std::min({items, workers, threads(), kMaxWorkers});
+    if (workers <= 1) {
+      for (int64_t item = 0; item < items; ++item) body(int64_t{0}, item);
+      return;
+    }
+    struct alignas(64) Share {
+      std::atomic<int64_t> next;
+      int64_t end;
+    };
+    Share shares[kMaxWorkers];
+    for (int64_t w = 0; w < workers; ++w) {
+      shares[w].next = w * items / workers;
+      shares[w].end = (w + 1) * items / workers;
+    }
+    sdk::parallel_for(device.pool, workers, [&](int64_t worker) {
+      for (int64_t w = 0; w < workers; ++w) {
+        Share& share = shares[(worker + w) % workers];
+        for (int64_t item = share.next++; item < share.end; item = share.next++) body(worker, item);
+      }
+    });
+  }
   // body(part) for each part; must not throw.
   template <class Body>
   void parallel(int64_t parts, Body&& body) const {
-    sdk::parallel_for(pool, parts, body);
+    take(parts, kMaxWorkers, [&](int64_t, int64_t part) { body(part); });
   }
   // body(begin, count) over [0, n) in chunks.
   template <class Body>
@@ -62,17 +77,21 @@ struct Call {
   void rows(int64_t n, int64_t width, Body&& body) const {
     ranges(n, std::max<int64_t>(1, kPartElements / std::max<int64_t>(1, width)), body);
   }
+
+ private:
+  int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
+  // Waking another thread would take longer than the op.
+  bool small() const {
+    constexpr int64_t kSmall = 65536;
+    int64_t elements = 0;
+    for (const auto* operands : {&problem.inputs(), &problem.outputs()}) {
+      for (const Shape& operand : *operands) elements += operand.elements();
+    }
+    return elements < kSmall;
+  }
 };
 
-using Run = void (*)(const Call&);
-
-struct Entry {
-  const char* kind;
-  Run f32, f64;
-  Run i64 = nullptr, i32 = nullptr;
-  int64_t (*workspace)(const Problem&) = nullptr;          // bytes
-  std::vector<double> (*state)(const Problem&) = nullptr;  // made once, kept by the prepared kernel
-};
+using Entry = CpuOp<Call>;
 
 inline int64_t real_bytes(const Problem& problem) { return dtype_bytes(problem.dtype()); }
 

@@ -12,7 +12,7 @@ template <>
 struct ExpConstants<float> {
   static constexpr float kMagic = 0x1.8p23f;  // adding it leaves the rounded integer in the low bits
   static constexpr float kLog2e = 0x1.715476p0f, kLn2Hi = 0x1.62e4p-1f, kLn2Lo = 0x1.7f7d1cp-20f;
-  static constexpr float kLow = -86.0f, kHigh = 88.72f;
+  static constexpr float kLow = -87.5f, kHigh = 88.8f;
   static constexpr int kMantissa = 23, kBias = 127, kDegree = 7;
 };
 template <>
@@ -20,7 +20,7 @@ struct ExpConstants<double> {
   static constexpr double kMagic = 0x1.8p52;
   static constexpr double kLog2e = 0x1.71547652b82fep0, kLn2Hi = 0x1.62e42fefap-1,
                           kLn2Lo = 0x1.cf79abc9e3b39p-40;
-  static constexpr double kLow = -707.0, kHigh = 709.78;
+  static constexpr double kLow = -708.7, kHigh = 709.9;
   static constexpr int kMantissa = 52, kBias = 1023, kDegree = 13;
 };
 constexpr double kInverseFactorial[] = {1.0,
@@ -43,7 +43,8 @@ constexpr double kInverseFactorial[] = {1.0,
                                         1.0 / 355687428096000.0};
 
 // e^x = 2^n e^r, |r| <= ln(2)/2, by the Taylor polynomial: within 1e-7 (float), 4e-16 (double) relative.
-// 0 below kLow (1e-37, 1e-307), inf above kHigh, NaN of NaN.
+// 0 below 2^-125.5 (float), 2^-1021.5 (double): at kLow the biased exponent is 0, and so is the power. inf
+// above the largest number, by overflow below kHigh. NaN of NaN: the comparisons keep it.
 template <class T>
 TENON_INLINE Vec<T> exp(Vec<T> x) {
   using C = ExpConstants<T>;
@@ -59,9 +60,7 @@ TENON_INLINE Vec<T> exp(Vec<T> x) {
   // 2^(n-1), doubled afterwards, so that n = bias + 1 does not overflow.
   const Vec<T> power =
       reinterpret_cast<Vec<T>>((reinterpret_cast<Bits>(shifted) + (C::kBias - 1)) << C::kMantissa);
-  const Vec<T> y = p * power * T{2};
-  const Vec<T> not_low = x < C::kLow ? Vec<T>{} : y;
-  return x > C::kHigh ? splat(static_cast<T>(__builtin_inf())) : not_low;
+  return p * power * T{2};
 }
 
 // e = exp(-x), s = 1 / (1 + e) the sigmoid of x; 1 - s = e * s without cancellation.

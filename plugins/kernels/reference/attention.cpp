@@ -56,7 +56,7 @@ void attention(const Call& call) {
   const auto *qpos = call.in<int32_t>(3), *kpos = call.in<int32_t>(4);
   T *o = call.out<T>(0), *lse = call.out<T>(1);
   const double scale = call.number("scale");
-  double* p = call.workspace();  // one row of probabilities
+  double* p = call.workspace<double>();  // one row of probabilities
   at.each([&](int64_t b, int64_t s, int64_t g, int64_t r) {
     const int64_t i = at.q(b, s, g, r);
     double top = kNothing, sum = 0;
@@ -89,7 +89,7 @@ void attention_dgrad(const Call& call) {
   T *dq_out = call.out<T>(0), *dk_out = call.out<T>(1), *dv_out = call.out<T>(2);
   const double scale = call.number("scale");
   const int64_t key_elements = at.batch * at.keys * at.groups * at.width;
-  double *dk = call.workspace(), *dv = dk + key_elements, *dq = dv + key_elements;
+  double *dk = call.workspace<double>(), *dv = dk + key_elements, *dq = dv + key_elements;
   std::fill_n(dk, 2 * key_elements, 0.0);
   at.each([&](int64_t b, int64_t s, int64_t g, int64_t r) {
     const int64_t i = at.q(b, s, g, r);
@@ -136,9 +136,9 @@ void rope(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"attention", attention<float>, attention<double>, nullptr, nullptr,
-     [](const Problem& p) { return p.size("t"); }},
+     [](const Problem& p) { return 8 * p.size("t"); }},
     {"attention_dgrad", attention_dgrad<float>, attention_dgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return (2 * p.size("b") * p.size("t") * p.size("g") + 1) * p.size("d"); }},
+     [](const Problem& p) { return 8 * (2 * p.size("b") * p.size("t") * p.size("g") + 1) * p.size("d"); }},
     {"rope", rope<float>, rope<double>},
 };
 

@@ -28,7 +28,7 @@ void embedding_wgrad(const Call& call) {
   const auto* ids = call.in<int32_t>(1);
   T* dw = call.out<T>(0);
   check_indices(call.problem.kind(), "ids", ids, tokens, vocabulary, Padding::refused);
-  double* sum = call.workspace();
+  double* sum = call.workspace<double>();
   std::fill_n(sum, vocabulary * width, 0.0);
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t id = ids[t];
@@ -40,7 +40,7 @@ void embedding_wgrad(const Call& call) {
 constexpr Entry kOps[] = {
     {"embedding", embedding<float>, embedding<double>},
     {"embedding_wgrad", embedding_wgrad<float>, embedding_wgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return p.size("v") * p.size("h"); }},
+     [](const Problem& p) { return 8 * p.size("v") * p.size("h"); }},
 };
 
 }  // namespace

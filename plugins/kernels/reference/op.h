@@ -1,30 +1,15 @@
-// One run of one op in the reference kernels.
+// One run of one op in the reference kernels. Computation is in double.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
-#include "signature.h"
-#include "tenon_sdk/plugin.hpp"
+#include "tenon_sdk/cpu_kernels.hpp"
 
 namespace tenon::kernels::reference {
 
-struct Call {
-  const Problem& problem;
-  void* const* pointers;  // inputs, outputs, then the workspace
+struct Device {
+  explicit Device(const sdk::Options&) {}
+};
 
-  template <class T>
-  const T* in(size_t i) const {
-    return static_cast<const T*>(pointers[i]);
-  }
-  template <class T>
-  T* out(size_t i) const {
-    return static_cast<T*>(pointers[problem.inputs().size() + i]);
-  }
-  double* workspace() const {
-    return static_cast<double*>(pointers[problem.inputs().size() + problem.outputs().size()]);
-  }
-  int64_t size(std::string_view dim) const { return problem.size(dim); }
+struct Call : CpuCall<Device> {
   double number(std::string_view attr) const { return problem.number(attr); }
   int64_t integer(std::string_view attr) const { return problem.integer(attr); }
   // Stores a result, or adds it where the kernel accumulates.
@@ -34,16 +19,7 @@ struct Call {
   }
 };
 
-using Run = void (*)(const Call&);
-using Workspace = int64_t (*)(const Problem&);  // doubles that a call needs
-
-// An op kind, once per storage dtype of its operands. Computation is in double.
-struct Entry {
-  const char* kind;
-  Run f32, f64;
-  Run i64 = nullptr, i32 = nullptr;
-  Workspace workspace = nullptr;
-};
+using Entry = CpuOp<Call>;
 
 std::span<const Entry> embedding_ops();
 std::span<const Entry> norm_ops();

@@ -37,7 +37,7 @@ void shares(const int32_t* expert, int64_t choices, double* f, int64_t experts) 
 // All first choices of a group come before its second choices; a token before those behind it.
 void give_slots(const Call& call, const int32_t* expert, int32_t* slot) {
   const int64_t tokens = call.integer("group"), k = call.size("k");
-  double* taken = call.workspace();
+  double* taken = call.workspace<double>();
   std::fill_n(taken, call.size("e"), 0.0);
   for (int64_t j = 0; j < k; ++j) {
     for (int64_t t = 0; t < tokens; ++t) {
@@ -54,7 +54,7 @@ void route_topk(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), experts = call.size("e"), k = call.size("k");
   const int64_t group = call.integer("group");
   const bool renormalise = call.integer("renormalise") != 0;
-  double *p = call.workspace(), *mean = p + experts, *f = mean + experts;
+  double *p = call.workspace<double>(), *mean = p + experts, *f = mean + experts;
   double aux = 0;
   for (int64_t first = 0; first < tokens; first += group) {
     int32_t* expert = call.out<int32_t>(1) + first * k;
@@ -85,7 +85,7 @@ void route_topk_dgrad(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), experts = call.size("e"), k = call.size("k");
   const int64_t group = call.integer("group");
   const bool renormalise = call.integer("renormalise") != 0;
-  double *p = call.workspace(), *dp = p + experts;
+  double *p = call.workspace<double>(), *dp = p + experts;
   check_indices(call.problem.kind(), "expert", call.in<int32_t>(2), tokens * k, experts, Padding::refused);
   for (int64_t t = 0; t < tokens; ++t) {
     const T* dgate = call.in<T>(0) + t * k;
@@ -138,7 +138,7 @@ void dispatch(const Call& call) {
 template <class T>
 void gather(const Call& call, const T* y, const T* weight, const int32_t* expert, const int32_t* slot, T* x) {
   const int64_t width = call.size("h"), elements = call.size("b") * call.size("s") * width;
-  double* sum = call.workspace();
+  double* sum = call.workspace<double>();
   std::fill_n(sum, elements, 0.0);
   each_slot(call, expert, slot, [&](int64_t token, int64_t choice, int64_t row) {
     const double w = weight != nullptr ? static_cast<double>(weight[choice]) : 1;

@@ -36,7 +36,7 @@ void embedding_shard_wgrad(const Call& call) {
   const T* dy = call.in<T>(0);
   const auto* ids = call.in<int32_t>(1);
   T* dw = call.out<T>(0);
-  double* sum = call.workspace();
+  double* sum = call.workspace<double>();
   std::fill_n(sum, vocabulary * width, 0.0);
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t row = row_of(call, ids[t]);

@@ -121,10 +121,10 @@ TYPED_TEST(AdamW, cutting_a_tensor_anywhere_gives_the_same_bits) {
 
 TYPED_TEST(AdamW, threads_change_no_bit) {
   const OptimizerRun run(this->plugin_, this->options_);
-  const OptimizerCase<TypeParam> start(3 * kChunk + 77, 2, 2);
+  const OptimizerCase<TypeParam> start(5 * kChunk + 77, 2, 2);
   OptimizerCase<TypeParam> serial = start;
   for (int t = 1; t <= 2; ++t) run.step(serial, t, 0.01, 0.7);
-  EXPECT_EQ(this->host_.parts_run(), 2 * 4);
+  EXPECT_EQ(this->host_.parts_run(), 2 * 6);
   for (const int threads : {2, 4}) {
     this->host_.set_threads(threads);
     OptimizerCase<TypeParam> parallel = start;

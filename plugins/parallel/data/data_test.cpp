@@ -1,17 +1,14 @@
 // The pass against a graph made here, whose lent arrays die at every annotation, as the interface allows.
-#include <gtest/gtest.h>
-
-#include "mock_graph.hpp"
-#include "plugin_host.hpp"
+#include "pass_case.hpp"
 
 namespace tenon {
 namespace {
 
 using test::Sharded;
 
-class DataParallel : public testing::Test {
+class DataParallel : public test::PassCase {
  protected:
-  DataParallel() {
+  DataParallel() : PassCase("data") {
     graph_.axes = {{"dp", 2}, {"replica", 4}};
     graph_.values = {{TENON_ROLE_INPUT, "tokens", {"batch", "seq"}},
                      {TENON_ROLE_PARAM, "table", {"batch", "hidden"}},
@@ -22,18 +19,6 @@ class DataParallel : public testing::Test {
                      {TENON_ROLE_INPUT, "samples", {"batch"}}};
     graph_.lend();
   }
-  // The message of the error, or "".
-  std::string run() {
-    const tenon_pass_config config = {sizeof config, options_.size(), options_.data(), &test::kMockGraphApi};
-    tenon_error error = test::empty_error();
-    return pass().run(&config, &graph_, &error) == TENON_OK ? "" : error.message;
-  }
-  const tenon_pass& pass() const { return plugin_.table<tenon_pass>(TENON_PASS); }
-
-  tenon_graph graph_;
-  test::MockHost host_;
-  test::LoadedPlugin plugin_{test::plugin_file("parallel", "data"), host_};
-  test::OptionValues options_{plugin_.plugin()};
 };
 
 TEST_F(DataParallel, shards_the_batch_of_every_input_and_nothing_else) {

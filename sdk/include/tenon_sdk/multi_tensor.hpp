@@ -1,61 +1,30 @@
-// What element-wise CPU optimizers share: one pass over many tensors, cut into chunks for the host's threads,
-// and one loop compiled for several instruction sets. Compile with -ffp-contract=off: then every instruction
-// set, every cut and every vector remainder does the same IEEE operations, and an element's bits depend on
-// that element alone.
+// tenon_sdk/multi_tensor.hpp - the table tenon.optimizer/1 of an element-wise optimizer on the CPU, made of
+// its rule: one pass over many tensors, cut into chunks for the host's threads, and one loop compiled for
+// several instruction sets. Header-only. Compile with -ffp-contract=off: then every instruction set, every
+// cut and every vector remainder does the same IEEE operations, and an element's bits depend on that element
+// alone.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <span>
 #include <string>
 
 #include "tenon/optimizer.h"
+#include "tenon_sdk/isa.hpp"
 #include "tenon_sdk/plugin.hpp"
 
 namespace tenon::optimizer {
 
 // Elements that one part updates: large against the cost of handing out a part, small against a tensor.
 constexpr uint64_t kChunk = 1 << 15;
+// Fewer elements are updated before another thread has woken.
+constexpr uint64_t kAlone = 1 << 17;
 
-enum class Isa { kBaseline, kAvx2, kAvx512 };
-
-inline bool supported(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512f") != 0;
-  if (isa == Isa::kAvx2) return __builtin_cpu_supports("avx2") != 0;
-#endif
-  return isa == Isa::kBaseline;
-}
-
-inline Isa best_isa() {
-  if (supported(Isa::kAvx512)) return Isa::kAvx512;
-  return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kBaseline;
-}
-
-template <class Rule>
-void run_baseline(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-
-#if defined(__x86_64__)
-template <class Rule>
-[[gnu::target("avx2")]] void run_avx2(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-
-template <class Rule>
-[[gnu::target("avx512f")]] void run_avx512(const Rule& rule, uint64_t count) {
-  rule.apply(count);
-}
-#endif
-
-// Runs rule.apply(count), which must be always_inline, compiled for an instruction set that is supported.
-template <class Rule>
-void run_on(Isa isa, const Rule& rule, uint64_t count) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return run_avx512(rule, count);
-  if (isa == Isa::kAvx2) return run_avx2(rule, count);
-#endif
-  run_baseline(rule, count);
-}
+using sdk::best_isa;
+using sdk::Isa;
+using sdk::run_on;
+using sdk::supported;
 
 // base to the power n >= 0 by squaring: unlike pow() the same bits on every machine.
 inline double power(double base, int64_t n) {
@@ -89,9 +58,12 @@ template <class Body>
 void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, uint32_t num_updates,
                     const Body& body) {
   const auto num_chunks = [](const tenon_update& u) { return u.count / kChunk + (u.count % kChunk != 0); };
-  uint64_t parts = 0;
-  for (uint32_t i = 0; i < num_updates; ++i) parts += num_chunks(*updates[i]);
-  sdk::parallel_for(pool, static_cast<int64_t>(parts), [&](int64_t part) {
+  uint64_t parts = 0, elements = 0;
+  for (uint32_t i = 0; i < num_updates; ++i) {
+    parts += num_chunks(*updates[i]);
+    elements += updates[i]->count;
+  }
+  sdk::parallel_for(elements < kAlone ? nullptr : pool, static_cast<int64_t>(parts), [&](int64_t part) {
     auto chunk = static_cast<uint64_t>(part);
     uint32_t i = 0;
     while (chunk >= num_chunks(*updates[i])) chunk -= num_chunks(*updates[i++]);
@@ -99,5 +71,72 @@ void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, ui
     body(*updates[i], first, std::min(kChunk, updates[i]->count - first));
   });
 }
+
+// `Optimizer` has: Options, what it makes of the user's options, and parse(), which throws sdk::Failure;
+// slots(options), a span of the state that each parameter has; Constants<T>, made of Options and
+// tenon_step_scalars; and update<T>(isa, options, constants, update, first, count), which runs its rule on a
+// chunk of one tensor.
+template <class Optimizer>
+class MultiTensor {
+ public:
+  static constexpr tenon_optimizer table() {
+    return {sizeof(tenon_optimizer), kDLCPU, open, close, describe, nullptr, step};
+  }
+  static tenon_code init(const tenon_host* host, tenon_error*) {
+    pool() = static_cast<const tenon_parallel*>(host->get_interface(host, TENON_HOST_PARALLEL));
+    return TENON_OK;
+  }
+  static void deinit() { pool() = nullptr; }
+
+ private:
+  struct State {
+    typename Optimizer::Options options;
+    Isa isa;
+  };
+  // The ABI's opaque type stands for State.
+  static State* state_of(tenon_optimizer_state* state) { return reinterpret_cast<State*>(state); }
+
+  // From init to deinit: the ABI hands the host to init() alone.
+  static std::atomic<const tenon_parallel*>& pool() {
+    static std::atomic<const tenon_parallel*> pool{nullptr};
+    return pool;
+  }
+
+  static tenon_code open(const tenon_option* options, uint32_t num_options, tenon_optimizer_state** out,
+                         tenon_error* error) {
+    return sdk::guard(error, [&] {
+      *out = reinterpret_cast<tenon_optimizer_state*>(
+          new State{Optimizer::parse(sdk::Options(options, num_options)), best_isa()});
+    });
+  }
+
+  static void close(tenon_optimizer_state* state) { delete state_of(state); }
+
+  static tenon_code describe(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error*) {
+    const auto slots = Optimizer::slots(reinterpret_cast<const State*>(state)->options);
+    *info = {sizeof(tenon_optimizer_info), static_cast<uint32_t>(slots.size()), slots.data(),
+             TENON_GRANULE_ELEMENT, 0};
+    return TENON_OK;
+  }
+
+  static tenon_code step(tenon_optimizer_state* opaque, const tenon_stream* stream,
+                         tenon_update* const* updates, uint32_t num_updates,
+                         const tenon_step_scalars* scalars, tenon_error* error) {
+    return sdk::guard(error, [&] {
+      check_step(stream, updates, num_updates, *scalars);
+      const State& state = *state_of(opaque);
+      const typename Optimizer::template Constants<float> single(state.options, *scalars);
+      const typename Optimizer::template Constants<double> twice(state.options, *scalars);
+      for_each_chunk(pool(), updates, num_updates,
+                     [&](const tenon_update& u, uint64_t first, uint64_t count) {
+                       if (u.dtype == TENON_F32) {
+                         Optimizer::template update<float>(state.isa, state.options, single, u, first, count);
+                       } else {
+                         Optimizer::template update<double>(state.isa, state.options, twice, u, first, count);
+                       }
+                     });
+    });
+  }
+};
 
 }  // namespace tenon::optimizer

@@ -51,12 +51,17 @@ inline Compiled compile_program(Json document, const Setting& setting) {
   options.mesh = Mesh{{{"dp", setting.dp}}};
   options.passes = {{"test/shard_batch", &kShardBatch, {}}};
   options.optimizer = "optimizer/adamw";
-  options.slots = {{{"exp_avg"}, {"exp_avg_sq"}}, {{"exp_avg"}, {"exp_avg_sq"}}};
+  const OptimizerSlots adamw{{{"exp_avg"}, {"exp_avg_sq"}}};
+  options.slots = {adamw, adamw};
   options.tree_order = setting.tree_order;
   options.bucket_bytes = setting.bucket_bytes;
   auto compiled = compile(*recipe, setting.kind, options);
   if (!compiled.ok()) throw std::runtime_error(compiled.error().text());
   return std::move(*compiled);
+}
+
+inline Program only_program(const Json& document, const Setting& setting) {
+  return std::move(compile_program(document, setting).programs.at(0));
 }
 
 }  // namespace tenon::test

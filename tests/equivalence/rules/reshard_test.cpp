@@ -4,6 +4,7 @@
 
 #include "graph/propagate.h"
 #include "graph_interpreter.hpp"
+#include "pins.hpp"
 
 namespace tenon::test {
 namespace {
@@ -31,13 +32,13 @@ std::vector<bool> partials_of(const Placement& placement) {
   return {placement.is_partial(0), placement.is_partial(1), placement.is_partial(2)};
 }
 
-ValueId add_leaf(Graph& graph, const std::string& name, const Placement& pinned) {
+ValueId add_leaf(Graph& graph, const std::string& name, const Placement& placement) {
   Value value;
   value.name = name;
   value.dtype = Dtype::f64;
   value.dims = {{"d", 8}, {"e", 8}, {"f", 8}};
   value.role = Role::input;
-  value.pinned = pinned;
+  value.placement = placement;
   return graph.add_value(std::move(value));
 }
 
@@ -88,7 +89,7 @@ TEST_F(Reshard, FromAnyPlacementToAnyPinnedOutputKeepsTheValue) {
     const Placement to = random_placement(random_, partials_of(from));
     const ValueId leaf = add_leaf(graph_, "v", from);
     const ValueId sum = add_sum(graph_, leaf, leaf);
-    graph_.value(sum).pinned = to;
+    graph_.value(sum).pins = pins_of(to, mesh_);
     SCOPED_TRACE(text(from, {}, mesh_) + " -> " + text(to, {}, mesh_));
     expect_right({leaf}, sum, to, {});
   }
@@ -123,12 +124,11 @@ TEST_F(Reshard, ToReplicatedKeepsTheValue) {
 
 TEST_F(Reshard, OfAnOuterAxisUnderAnInnerOneIsFoundWrongByNumbersAndByTypes) {
   const ValueId leaf = add_leaf(graph_, "v", Placement{{{0, 1}, {}, {}}, {}});
-  graph_.value(leaf).placement = *graph_.value(leaf).pinned;
   Value gathered = graph_.value(leaf);
   gathered.name = "gathered";
   gathered.placement = Placement{{{1}, {}, {}}, {}};
   const ValueId out = graph_.add_value(gathered);
-  graph_.append(Op{find_op("all_gather"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}});
+  graph_.append(Op{find_op("all_gather"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}, 0, {}, {}});
   MeshInterpreter ranks(kernels_, graph_, mesh_, 5);
   const Tensor value = random_real(random_, {8, 8, 8});
   ranks.set(leaf, value);
@@ -142,12 +142,11 @@ TEST_F(Reshard, OfAnOuterAxisUnderAnInnerOneIsFoundWrongByNumbersAndByTypes) {
 // Moving the outer of two axes to another dim tears the blocks apart as well.
 TEST_F(Reshard, AnAllToAllOfAnOuterAxisIsFoundWrongByNumbersAndByTypes) {
   const ValueId leaf = add_leaf(graph_, "v", Placement{{{0, 1}, {}, {}}, {}});
-  graph_.value(leaf).placement = *graph_.value(leaf).pinned;
   Value moved = graph_.value(leaf);
   moved.name = "moved";
   moved.placement = Placement{{{1}, {0}, {}}, {}};
   const ValueId out = graph_.add_value(moved);
-  graph_.append(Op{find_op("all_to_all"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}});
+  graph_.append(Op{find_op("all_to_all"), {leaf}, {out}, {}, Phase::forward, -1, {}, {0}, 0, {}, {}});
   MeshInterpreter ranks(kernels_, graph_, mesh_, 5);
   const Tensor value = random_real(random_, {8, 8, 8});
   ranks.set(leaf, value);

@@ -17,8 +17,7 @@ void pin(Graph& graph, ValueId id, const std::string& dim, AxisId axis) {
   Value& value = graph.value(id);
   for (size_t d = 0; d < value.dims.size(); ++d) {
     if (value.dims[d].name != dim) continue;
-    if (!value.pinned) value.pinned = Placement::replicated(value.dims.size());
-    if (!value.pinned->sharded_dim(axis)) value.pinned->dims[d].push_back(axis);
+    if (std::ranges::count(value.pins, axis, &Pin::axis) == 0) value.pins.push_back({axis, d, "test"});
   }
 }
 

@@ -1,73 +1,19 @@
 // Strategies, one by one and together, on virtual ranks against one device, in f64 with the reference kernels:
 // loss, norm of the gradients and every gradient within 1e-10.
 #include "close.hpp"
-#include "recipes.hpp"
+#include "combination.hpp"
 #include "virtual_run.hpp"
 
 namespace tenon::test {
 namespace {
 
-struct Combination {
-  std::string name;
-  std::string model;  // "gpt2", "gpt2 untied", "llama"
-  std::vector<std::pair<std::string, int>> mesh;
-  std::string strategies;  // "data tensor+sp zero3 ..."
-  std::string schedule = "";
-  int microbatches = 1;
-  int layers = 3;
-  std::string optimizer = "adamw";
-};
-
-Json options_of(const std::string& word) {
-  if (word == "tensor") return {{"plugin", "parallel/tensor"}, {"options", Json::object()}};
-  if (word == "sequence") return {{"plugin", "parallel/tensor"}, {"options", {{"sequence", true}}}};
-  if (word == "ring" || word == "all_gather" || word == "all_to_all")
-    return {{"plugin", "parallel/context"}, {"options", {{"exchange", word}}}};
-  if (word == "pipeline") return {{"plugin", "parallel/pipeline"}, {"options", Json::object()}};
-  if (word == "pipeline2") return {{"plugin", "parallel/pipeline"}, {"options", {{"stages_per_rank", 2}}}};
-  if (word.starts_with("zero"))
-    return {{"plugin", "parallel/zero"},
-            {"options", {{"stage", word[4] - '0'}, {"axis", word.size() > 5 ? word.substr(6) : "dp"}}}};
-  return {{"plugin", "parallel/" + word}, {"options", Json::object()}};
-}
-
-Json recipe_of(const Combination& c, bool alone) {
-  TinyModel tiny;
-  tiny.vocab = 256;
-  tiny.layers = c.layers;
-  tiny.context = 16;
-  tiny.tied = c.model == "gpt2";
-  tiny.dropout = c.model == "llama" ? 0.0 : 0.1;
-  tiny.reps = c.model == "llama" ? 2 : 1;
-  tiny.groups = 4;
-  Json recipe = tiny_recipe(c.model == "llama" ? llama_model(tiny) : gpt2_model(tiny), corpus_file(), tiny.context);
-  recipe["precision"] = "f64";
-  recipe["microbatches"] = c.microbatches;
-  recipe["optimizer"]["plugin"] = "optimizer/" + c.optimizer;
-  if (c.optimizer == "sgd") recipe["optimizer"]["options"] = {{"momentum", 0.9}};
-  if (alone) return recipe;
-  recipe["mesh"] = Json::array();
-  for (const auto& [axis, size] : c.mesh) recipe["mesh"].push_back({axis, size});
-  recipe["strategies"] = Json::array();
-  std::stringstream words(c.strategies);
-  for (std::string word; words >> word;) recipe["strategies"].push_back(options_of(word));
-  if (!c.schedule.empty()) recipe["schedule"] = {{"plugin", "schedule/" + c.schedule}, {"options", Json::object()}};
-  return recipe;
-}
-
-int world_of(const Combination& c) {
-  int world = 1;
-  for (const auto& [axis, size] : c.mesh) world *= size;
-  return world;
-}
-
 class Strategies : public testing::TestWithParam<Combination> {};
 
 TEST_P(Strategies, compute_what_one_device_computes) {
   const Combination& c = GetParam();
-  const auto one = run_virtual(recipe_of(c, true), {.steps = 2});
+  const auto one = run_virtual(recipe_of(c, corpus_file(), true), {.steps = 2});
   ASSERT_TRUE(one.ok()) << one.error().text();
-  const auto many = run_virtual(recipe_of(c, false), {.ranks = world_of(c), .steps = 2});
+  const auto many = run_virtual(recipe_of(c, corpus_file(), false), {.ranks = world_of(c), .steps = 2});
   ASSERT_TRUE(many.ok()) << many.error().text();
   EXPECT_EQ(many->disagreements, std::vector<std::string>{});
   expect_close(*one, *many, Dtype::f64, 1e-10);

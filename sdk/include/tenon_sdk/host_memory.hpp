@@ -1,5 +1,4 @@
-// Memory of CPU devices: aligned to 64 bytes, zeroed, large blocks on huge pages. Shared by the CPU
-// kernel plugins.
+// tenon_sdk/host_memory.hpp - memory of CPU devices: aligned to 64 bytes, zeroed, large blocks on huge pages.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// What every comm plugin does with a tenon_comm_op: check it, name it, compare it with a peer's.
-// Shared by the comm plugins. Header-only.
+// tenon_sdk/comm/op.hpp - what every comm plugin does with a tenon_comm_op: check it, name it, compare it
+// with a peer's. Header-only.
 #pragma once
 
 #include <cstddef>
@@ -27,20 +27,20 @@ inline size_t dtype_size(uint32_t dtype) {
 }
 
 inline const char* dtype_name(uint32_t dtype) {
-  static constexpr const char* names[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
-  return dtype < std::size(names) ? names[dtype] : "unknown dtype";
+  static constexpr const char* kNames[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
+  return dtype < std::size(kNames) ? kNames[dtype] : "unknown dtype";
 }
 
 inline const char* kind_name(uint32_t kind) {
-  static constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                          "broadcast",  "all_to_all",     "permute",
-                                          "send",       "recv",           "barrier"};
-  return kind < std::size(names) ? names[kind] : "unknown kind";
+  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                           "broadcast",  "all_to_all",     "permute",
+                                           "send",       "recv",           "barrier"};
+  return kind < std::size(kNames) ? kNames[kind] : "unknown kind";
 }
 
 inline const char* reduce_name(uint32_t reduce) {
-  static constexpr const char* names[] = {"sum", "max", "min"};
-  return reduce < std::size(names) ? names[reduce] : "unknown reduction";
+  static constexpr const char* kNames[] = {"sum", "max", "min"};
+  return reduce < std::size(kNames) ? kNames[reduce] : "unknown reduction";
 }
 
 inline bool reduces(uint32_t kind) {
@@ -127,8 +127,10 @@ namespace detail {
   throw sdk::Failure(TENON_E_ARGUMENT, describe(op) + ": " + why);
 }
 
-// Elements that the operation reads from src and writes to dst on this member.
-inline uint64_t src_elements(const Op& op) {
+}  // namespace detail
+
+// Elements that the operation reads from src on this member.
+inline uint64_t elements_read(const Op& op) {
   switch (op.kind) {
     case TENON_COMM_REDUCE_SCATTER:
     case TENON_COMM_ALL_TO_ALL: return op.src_offsets.back();
@@ -140,7 +142,8 @@ inline uint64_t src_elements(const Op& op) {
   }
 }
 
-inline uint64_t dst_elements(const Op& op) {
+// Elements that it writes to dst.
+inline uint64_t elements_written(const Op& op) {
   switch (op.kind) {
     case TENON_COMM_REDUCE_SCATTER: return op.src_count(op.me);
     case TENON_COMM_ALL_GATHER:
@@ -151,9 +154,11 @@ inline uint64_t dst_elements(const Op& op) {
   }
 }
 
+namespace detail {
+
 inline void check_memory(const Op& op) {
-  const uint64_t reads = src_elements(op);
-  const uint64_t writes = dst_elements(op);
+  const uint64_t reads = elements_read(op);
+  const uint64_t writes = elements_written(op);
   constexpr uint64_t kMost = uint64_t{1} << 56;
   if (reads > kMost || writes > kMost) refuse(op, "more elements than memory has");
   if (reads > 0 && op.src == nullptr) refuse(op, "src is NULL");
@@ -238,6 +243,32 @@ inline bool agree(const Op& a, const Op& b) {
       return a.count == b.count && (a.peer - a.me + a.n) % a.n == (b.peer - b.me + b.n) % b.n;
     default: return a.count == b.count;
   }
+}
+
+// Equal when agree() holds, for members that cannot see each other's Op. The parts of an all_to_all are not
+// in it: what a sends to b concerns those two only.
+inline uint64_t signature(const Op& op) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  const auto mix = [&hash](uint64_t value) {
+    for (int i = 0; i < 8; ++i) hash = (hash ^ (value >> (8 * i) & 0xff)) * 0x100000001b3u;
+  };
+  mix(pairwise(op.kind) ? uint32_t{TENON_COMM_SEND} : op.kind);
+  if (op.kind == TENON_COMM_BARRIER) return hash;
+  mix(op.dtype);
+  if (reduces(op.kind)) mix(op.reduce);
+  if (op.kind == TENON_COMM_BROADCAST) mix(static_cast<uint64_t>(op.peer));
+  if (op.kind == TENON_COMM_PERMUTE) mix(static_cast<uint64_t>((op.peer - op.me + op.n) % op.n));
+  switch (op.kind) {
+    case TENON_COMM_REDUCE_SCATTER:
+      for (const uint64_t offset : op.src_offsets) mix(offset);
+      break;
+    case TENON_COMM_ALL_GATHER:
+      for (const uint64_t offset : op.dst_offsets) mix(offset);
+      break;
+    case TENON_COMM_ALL_TO_ALL: break;
+    default: mix(op.count);
+  }
+  return hash;
 }
 
 // "rank 0 started X, rank 2 started Y"

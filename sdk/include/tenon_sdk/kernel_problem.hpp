@@ -1,18 +1,39 @@
-// The table of op kinds and the check of descriptors against it.
-#include "signature.h"
+// tenon_sdk/kernel_problem.hpp - what a kernel plugin accepts: docs/reference/ops.md as a table, and the
+// check of a kernel descriptor against it. Header-only, for authors of kernels: construct a Problem from the
+// descriptor that describe() or prepare() was given, then ask it for sizes and attributes by the names of the
+// table.
+#pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "tenon/kernels.h"
 #include "tenon_sdk/plugin.hpp"
 
 namespace tenon::kernels {
-namespace {
 
-using sdk::Failure;
+// One row of docs/reference/ops.md.
+// Operands: "name[dims] dtype", separated by commas; `k..` stands for any number of dims; dtype is
+// float (f32 or f64, the same for all; the default), any (f32, f64, i64 or i32, the same for all) or a
+// fixed one. "*name" repeats: it takes all inputs that the other operands leave. Dims "?" are checked
+// by the kind itself.
+struct Signature {
+  const char* kind;
+  const char* inputs;
+  const char* outputs;
+  const char* attrs;  // "eps float, key int"
+  bool accumulate;    // may run with TENON_KERNEL_ACCUMULATE
+  bool inplace;       // output 0 may share the memory of input 0
+};
 
-constexpr Signature kSignatures[] = {
+inline constexpr Signature kSignatures[] = {
     {"embedding", "ids[b s] i32, w[v h]", "y[b s h]", "", false, false},
     {"embedding_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "", true, false},
     {"layernorm", "x[b s h], w[h], b[h]", "y[b s h], mean[b s], rstd[b s]", "eps float", false, false},
@@ -81,12 +102,87 @@ struct DtypeInfo {
   const char* name;
   int64_t bytes;
 };
-constexpr DtypeInfo kDtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2},
-                                 {"i64", 8}, {"i32", 4}, {"u8", 1}};
+inline constexpr DtypeInfo kDtypes[] = {{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2},
+                                        {"i64", 8}, {"i32", 4}, {"u8", 1}};
 
-bool is_variadic(std::string_view dim) { return dim.size() > 2 && dim.substr(dim.size() - 2) == ".."; }
+inline std::span<const Signature> signatures() { return kSignatures; }
 
-std::vector<std::string> split(std::string_view text, char separator) {
+// NULL when there is no such kind.
+inline const Signature* find_signature(std::string_view kind) {
+  for (const Signature& s : kSignatures) {
+    if (kind == s.kind) return &s;
+  }
+  return nullptr;
+}
+
+inline const char* dtype_name(uint32_t dtype) {
+  return dtype < std::size(kDtypes) ? kDtypes[dtype].name : "an unknown dtype";
+}
+inline int64_t dtype_bytes(uint32_t dtype) { return dtype < std::size(kDtypes) ? kDtypes[dtype].bytes : 0; }
+
+struct Shape {
+  uint32_t dtype = 0;
+  std::vector<int64_t> dims;
+  int64_t elements() const;
+  std::string text() const;  // "f32[2 3]"
+};
+
+// A descriptor that has passed the check, owning copies of everything in it.
+class Problem {
+ public:
+  // Throws sdk::Failure: TENON_E_UNSUPPORTED for a kind, dtype or flag that no kernel has,
+  // TENON_E_ARGUMENT for anything malformed; the message names the kind and the operand.
+  explicit Problem(const tenon_kernel_desc& desc);
+
+  const Signature& signature() const { return *signature_; }
+  std::string_view kind() const { return signature_->kind; }
+  // The dtype of the operands marked float or any; TENON_F64 where there are none.
+  uint32_t dtype() const { return dtype_; }
+  bool accumulate() const { return accumulate_; }
+  const std::vector<Shape>& inputs() const { return inputs_; }
+  const std::vector<Shape>& outputs() const { return outputs_; }
+  // Size of a dim of the signature, "h"; of a variadic one, "k..", the product (1 for no dims).
+  int64_t size(std::string_view dim) const;
+  double number(std::string_view attr) const;
+  int64_t integer(std::string_view attr) const;
+
+ private:
+  struct Operand;
+  using Dims = std::vector<int64_t>;
+  void bind_all(const char* text, const char* role, const std::vector<Shape>& shapes);
+  void bind(const Operand& operand, const std::string& place, const Shape& shape);
+  void bind_dtype(const Operand& operand, const std::string& place, const Shape& shape);
+  void bind_dims(const Operand& operand, const std::string& place, const Shape& shape);
+  void bind_attrs(const tenon_kernel_desc& desc);
+  void check_flags(const tenon_kernel_desc& desc);
+  void check_kind() const;
+  void check_routing() const;
+  void check_slice() const;
+  void check_concat() const;
+  const Dims* bound(std::string_view dim) const;
+  [[noreturn]] void fail(tenon_code code, const std::string& message) const;
+
+  const Signature* signature_ = nullptr;
+  uint32_t dtype_ = UINT32_MAX;
+  bool accumulate_ = false;
+  std::vector<Shape> inputs_, outputs_;
+  std::vector<std::pair<std::string, Dims>> dims_;
+  std::vector<std::pair<std::string, tenon_option>> attrs_;  // numbers only: no borrowed strings
+};
+
+// Whether indices lie in [0, limit), or are negative where that means padding. Throws TENON_E_ARGUMENT
+// that names kind, operand and token.
+enum class Padding { refused, allowed };
+inline void check_indices(std::string_view kind, const char* operand, const int32_t* indices, int64_t count,
+                          int64_t limit, Padding padding);
+
+// ---- the rest is implementation ----
+
+namespace detail {
+
+inline bool is_variadic(std::string_view dim) { return dim.size() > 2 && dim.substr(dim.size() - 2) == ".."; }
+
+inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
     const size_t end = std::min(text.find(separator), text.size());
@@ -97,7 +193,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-std::string text_of(const std::vector<int64_t>& dims) {
+inline std::string text_of(const std::vector<int64_t>& dims) {
   std::string text = "[";
   for (size_t i = 0; i < dims.size(); ++i) {
     if (i > 0) text += " ";
@@ -106,33 +202,19 @@ std::string text_of(const std::vector<int64_t>& dims) {
   return text + "]";
 }
 
-Shape copy(const tenon_shape& shape) {
+inline Shape copy(const tenon_shape& shape) {
   return {shape.dtype, std::vector<int64_t>(shape.dims, shape.dims + shape.ndim)};
 }
 
-}  // namespace
+}  // namespace detail
 
-std::span<const Signature> signatures() { return kSignatures; }
-
-const Signature* find_signature(std::string_view kind) {
-  for (const Signature& s : kSignatures) {
-    if (kind == s.kind) return &s;
-  }
-  return nullptr;
-}
-
-const char* dtype_name(uint32_t dtype) {
-  return dtype < std::size(kDtypes) ? kDtypes[dtype].name : "an unknown dtype";
-}
-int64_t dtype_bytes(uint32_t dtype) { return dtype < std::size(kDtypes) ? kDtypes[dtype].bytes : 0; }
-
-int64_t Shape::elements() const {
+inline int64_t Shape::elements() const {
   int64_t n = 1;
   for (int64_t d : dims) n *= d;
   return n;
 }
 
-std::string Shape::text() const { return dtype_name(dtype) + text_of(dims); }
+inline std::string Shape::text() const { return dtype_name(dtype) + detail::text_of(dims); }
 
 struct Problem::Operand {
   std::string name, dtype = "float";
@@ -144,18 +226,18 @@ struct Problem::Operand {
     if (repeats) text.remove_prefix(1);
     const size_t open = text.find('['), close = text.find(']');
     name = std::string(text.substr(0, open));
-    dims = split(text.substr(open + 1, close - open - 1), ' ');
+    dims = detail::split(text.substr(open + 1, close - open - 1), ' ');
     free_dims = dims.size() == 1 && dims[0] == "?";
-    if (const auto rest = split(text.substr(close + 1), ' '); !rest.empty()) dtype = rest[0];
+    if (const auto rest = detail::split(text.substr(close + 1), ' '); !rest.empty()) dtype = rest[0];
   }
 };
 
-Problem::Problem(const tenon_kernel_desc& desc) {
+inline Problem::Problem(const tenon_kernel_desc& desc) {
   const std::string kind = desc.kind != nullptr ? desc.kind : "(no kind)";
   signature_ = find_signature(kind);
-  if (signature_ == nullptr) throw Failure(TENON_E_UNSUPPORTED, "no kernel for op kind '" + kind + "'");
-  for (uint32_t i = 0; i < desc.num_inputs; ++i) inputs_.push_back(copy(desc.inputs[i]));
-  for (uint32_t i = 0; i < desc.num_outputs; ++i) outputs_.push_back(copy(desc.outputs[i]));
+  if (signature_ == nullptr) throw sdk::Failure(TENON_E_UNSUPPORTED, "no kernel for op kind '" + kind + "'");
+  for (uint32_t i = 0; i < desc.num_inputs; ++i) inputs_.push_back(detail::copy(desc.inputs[i]));
+  for (uint32_t i = 0; i < desc.num_outputs; ++i) outputs_.push_back(detail::copy(desc.outputs[i]));
   bind_all(signature_->inputs, "input", inputs_);
   bind_all(signature_->outputs, "output", outputs_);
   if (dtype_ == UINT32_MAX) dtype_ = TENON_F64;
@@ -164,13 +246,13 @@ Problem::Problem(const tenon_kernel_desc& desc) {
   check_kind();
 }
 
-void Problem::fail(tenon_code code, const std::string& message) const {
-  throw Failure(code, std::string(signature_->kind) + ": " + message);
+inline void Problem::fail(tenon_code code, const std::string& message) const {
+  throw sdk::Failure(code, std::string(signature_->kind) + ": " + message);
 }
 
-void Problem::bind_all(const char* text, const char* role, const std::vector<Shape>& shapes) {
+inline void Problem::bind_all(const char* text, const char* role, const std::vector<Shape>& shapes) {
   std::vector<Operand> operands;
-  for (const std::string& part : split(text, ',')) operands.emplace_back(part);
+  for (const std::string& part : detail::split(text, ',')) operands.emplace_back(part);
   const bool repeats = !operands.empty() && operands.front().repeats;  // only ever the first
   const size_t extra = shapes.size() - operands.size();
   if (shapes.size() < operands.size() || (!repeats && extra != 0)) {
@@ -185,7 +267,7 @@ void Problem::bind_all(const char* text, const char* role, const std::vector<Sha
   }
 }
 
-void Problem::bind(const Operand& operand, const std::string& place, const Shape& shape) {
+inline void Problem::bind(const Operand& operand, const std::string& place, const Shape& shape) {
   bind_dtype(operand, place, shape);
   int64_t bytes = dtype_bytes(shape.dtype);
   for (int64_t d : shape.dims) {
@@ -197,7 +279,7 @@ void Problem::bind(const Operand& operand, const std::string& place, const Shape
   if (!operand.free_dims) bind_dims(operand, place, shape);
 }
 
-void Problem::bind_dtype(const Operand& operand, const std::string& place, const Shape& shape) {
+inline void Problem::bind_dtype(const Operand& operand, const std::string& place, const Shape& shape) {
   const bool any = operand.dtype == "any";
   if (!any && operand.dtype != "float") {
     if (operand.dtype != dtype_name(shape.dtype)) {
@@ -217,20 +299,20 @@ void Problem::bind_dtype(const Operand& operand, const std::string& place, const
   dtype_ = shape.dtype;
 }
 
-void Problem::bind_dims(const Operand& operand, const std::string& place, const Shape& shape) {
+inline void Problem::bind_dims(const Operand& operand, const std::string& place, const Shape& shape) {
   size_t known = 0;
   bool open = false;  // one variadic part whose length this operand decides
   for (const std::string& name : operand.dims) {
     const Dims* have = bound(name);
-    open = open || (have == nullptr && is_variadic(name));
-    known += have != nullptr ? have->size() : (is_variadic(name) ? 0 : 1);
+    open = open || (have == nullptr && detail::is_variadic(name));
+    known += have != nullptr ? have->size() : (detail::is_variadic(name) ? 0 : 1);
   }
   std::string wanted;
   for (const std::string& name : operand.dims) {
     const Dims* have = bound(name);
     if (!wanted.empty()) wanted += " ";
     wanted += name;
-    if (have != nullptr) wanted.append("=").append(text_of(*have));
+    if (have != nullptr) wanted.append("=").append(detail::text_of(*have));
   }
   const std::string message = place + ": must be [" + wanted + "], got " + shape.text();
   if (open ? shape.dims.size() < known : shape.dims.size() != known) fail(TENON_E_ARGUMENT, message);
@@ -238,7 +320,7 @@ void Problem::bind_dims(const Operand& operand, const std::string& place, const 
   for (const std::string& name : operand.dims) {
     const Dims* have = bound(name);
     const size_t length =
-        have != nullptr ? have->size() : (is_variadic(name) ? shape.dims.size() - known : 1);
+        have != nullptr ? have->size() : (detail::is_variadic(name) ? shape.dims.size() - known : 1);
     Dims part(at, at + static_cast<std::ptrdiff_t>(length));
     at += static_cast<std::ptrdiff_t>(length);
     if (have != nullptr && *have != part) fail(TENON_E_ARGUMENT, message);
@@ -246,10 +328,10 @@ void Problem::bind_dims(const Operand& operand, const std::string& place, const 
   }
 }
 
-void Problem::bind_attrs(const tenon_kernel_desc& desc) {
+inline void Problem::bind_attrs(const tenon_kernel_desc& desc) {
   const sdk::Options given(desc.attrs, desc.num_attrs);
-  for (const std::string& part : split(signature_->attrs, ',')) {
-    const auto words = split(part, ' ');
+  for (const std::string& part : detail::split(signature_->attrs, ',')) {
+    const auto words = detail::split(part, ' ');
     const tenon_option* found = given.find(words[0]);
     if (found == nullptr) fail(TENON_E_ARGUMENT, "attribute '" + words[0] + "' is missing");
     const bool integer = found->kind == TENON_INT || found->kind == TENON_BOOL;
@@ -261,7 +343,7 @@ void Problem::bind_attrs(const tenon_kernel_desc& desc) {
   }
 }
 
-void Problem::check_flags(const tenon_kernel_desc& desc) {
+inline void Problem::check_flags(const tenon_kernel_desc& desc) {
   accumulate_ = (desc.flags & TENON_KERNEL_ACCUMULATE) != 0;
   if (accumulate_ && !signature_->accumulate) fail(TENON_E_UNSUPPORTED, "cannot accumulate into its outputs");
   if ((desc.flags & ~uint32_t{TENON_KERNEL_ACCUMULATE | TENON_KERNEL_EXACT}) != 0) {
@@ -273,7 +355,7 @@ void Problem::check_flags(const tenon_kernel_desc& desc) {
   }
 }
 
-void Problem::check_kind() const {
+inline void Problem::check_kind() const {
   if (kind() == "rope" && size("d") % 2 != 0) {
     fail(TENON_E_ARGUMENT, "input 0 (x): the last dim must be even, got " + inputs_[0].text());
   }
@@ -299,7 +381,7 @@ void Problem::check_kind() const {
 }
 
 // Tokens are routed in groups; what an attribute says about a size must be that size.
-void Problem::check_routing() const {
+inline void Problem::check_routing() const {
   const int64_t group = integer("group"), seq = size("s");
   if (group < 1 || seq % group != 0) {
     fail(TENON_E_ARGUMENT, "attribute 'group' = " + std::to_string(group) + " must divide the sequence of " +
@@ -325,7 +407,7 @@ void Problem::check_routing() const {
   }
 }
 
-void Problem::check_slice() const {
+inline void Problem::check_slice() const {
   const auto& x = inputs_[0];
   const int64_t dim = integer("dim"), start = integer("start"), count = integer("size");
   if (dim < 0 || dim >= static_cast<int64_t>(x.dims.size())) {
@@ -343,7 +425,7 @@ void Problem::check_slice() const {
   }
 }
 
-void Problem::check_concat() const {
+inline void Problem::check_concat() const {
   Shape wanted = inputs_[0];
   const int64_t dim = integer("dim");
   if (dim < 0 || dim >= static_cast<int64_t>(wanted.dims.size())) {
@@ -368,14 +450,14 @@ void Problem::check_concat() const {
   }
 }
 
-const Problem::Dims* Problem::bound(std::string_view dim) const {
+inline const Problem::Dims* Problem::bound(std::string_view dim) const {
   for (const auto& [name, dims] : dims_) {
     if (name == dim) return &dims;
   }
   return nullptr;
 }
 
-int64_t Problem::size(std::string_view dim) const {
+inline int64_t Problem::size(std::string_view dim) const {
   const Dims* dims = bound(dim);
   if (dims == nullptr) fail(TENON_E_INTERNAL, "no dim '" + std::string(dim) + "'");
   int64_t n = 1;
@@ -383,26 +465,27 @@ int64_t Problem::size(std::string_view dim) const {
   return n;
 }
 
-void check_indices(std::string_view kind, const char* operand, const int32_t* indices, int64_t count,
-                   int64_t limit, Padding padding) {
+inline void check_indices(std::string_view kind, const char* operand, const int32_t* indices, int64_t count,
+                          int64_t limit, Padding padding) {
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] < limit && (indices[i] >= 0 || padding == Padding::allowed)) continue;
     const std::string range = padding == Padding::allowed
                                   ? "below " + std::to_string(limit) + " (negative: padding)"
                                   : "0 to " + std::to_string(limit - 1);
-    throw Failure(TENON_E_ARGUMENT, std::string(kind) + ": " + operand + ": token " + std::to_string(i) +
-                                        " has index " + std::to_string(indices[i]) + ", must be " + range);
+    throw sdk::Failure(TENON_E_ARGUMENT, std::string(kind) + ": " + operand + ": token " + std::to_string(i) +
+                                             " has index " + std::to_string(indices[i]) + ", must be " +
+                                             range);
   }
 }
 
-double Problem::number(std::string_view attr) const {
+inline double Problem::number(std::string_view attr) const {
   for (const auto& [name, option] : attrs_) {
     if (name == attr) return option.f;
   }
   fail(TENON_E_INTERNAL, "no attribute '" + std::string(attr) + "'");
 }
 
-int64_t Problem::integer(std::string_view attr) const {
+inline int64_t Problem::integer(std::string_view attr) const {
   for (const auto& [name, option] : attrs_) {
     if (name == attr) return option.i;
   }

@@ -1,14 +1,14 @@
-// What comm plugins share: the reduction tree and the checks of operations. The plugin itself is tested in
-// tests/comm.
+// What comm authors get from tenon_sdk/comm: the reduction tree and the checks of operations.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
 
-#include "kit/op.hpp"
-#include "kit/tree.hpp"
+#include "tenon_sdk/comm/op.hpp"
+#include "tenon_sdk/comm/reduce.hpp"
 
 namespace tenon::comm {
 namespace {
@@ -87,8 +87,71 @@ TEST(Tree, integer_sums_wrap) {
 TEST(Tree, offers_no_sum_for_small_types) {
   EXPECT_EQ(find_reducer(TENON_SUM, TENON_U8), nullptr);
   EXPECT_NE(find_reducer(TENON_MAX, TENON_U8), nullptr);
-  EXPECT_EQ(find_reducer(TENON_SUM, TENON_BF16), nullptr);
   EXPECT_EQ(find_reducer(TENON_SUM, TENON_F16), nullptr);
+}
+
+float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+// The nearest of all 65536 values, ties to the even one; by looking at the two neighbours of the upper half.
+uint16_t nearest_bf16(float value) {
+  const auto below = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  const auto above = static_cast<uint16_t>(below + 1);
+  const double to_below = std::abs(static_cast<double>(value) - from_bf16(below));
+  const double to_above = std::abs(static_cast<double>(value) - from_bf16(above));
+  if (to_below == to_above) return below % 2 == 0 ? below : above;
+  return to_below < to_above ? below : above;
+}
+
+TEST(Tree, bf16_is_added_in_f32_and_rounded_once) {
+  std::vector<std::vector<uint16_t>> x(3, std::vector<uint16_t>(1000));
+  for (size_t r = 0; r < x.size(); ++r) {
+    for (size_t i = 0; i < x[r].size(); ++i)
+      x[r][i] = nearest_bf16(std::ldexp(std::sin(static_cast<float>(i * 3 + r)), static_cast<int>(i % 9)));
+  }
+  const std::vector<uint16_t> sum = reduce<uint16_t>(TENON_SUM, TENON_BF16, x);
+  int rounded_twice_differs = 0;
+  for (size_t i = 0; i < sum.size(); ++i) {
+    const float a = from_bf16(x[0][i]), b = from_bf16(x[1][i]), c = from_bf16(x[2][i]);
+    ASSERT_EQ(sum[i], nearest_bf16((a + b) + c)) << i;
+    if (nearest_bf16(from_bf16(nearest_bf16(a + b)) + c) != sum[i]) ++rounded_twice_differs;
+  }
+  EXPECT_GT(rounded_twice_differs, 0) << "the values must tell one rounding from two";
+  const auto nan = uint16_t{0x7f81};
+  EXPECT_TRUE(std::isnan(from_bf16(reduce<uint16_t>(TENON_SUM, TENON_BF16, {{nan}, {0}})[0])));
+}
+
+// Every number of members and outs, lengths that leave remainders, every instruction set that is here.
+TEST(Tree, every_instruction_set_gives_the_same_bits) {
+  constexpr uint64_t kCount = 1037;
+  for (const uint32_t dtype : {TENON_F64, TENON_F32, TENON_BF16, TENON_I64, TENON_I32}) {
+    const size_t bytes = kCount * dtype_size(dtype);
+    std::vector<std::vector<uint16_t>> x(9, std::vector<uint16_t>(bytes / 2));
+    for (size_t r = 0; r < x.size();
+         ++r) {  // as bf16 or f32 of moderate size, whatever the dtype makes of it
+      for (size_t i = 0; i < x[r].size(); ++i)
+        x[r][i] = static_cast<uint16_t>(0x3f80 + ((i * 2654435761u + r * 40503u) >> 5) % 0x200);
+    }
+    for (const uint32_t kind : {TENON_SUM, TENON_MAX, TENON_MIN}) {
+      for (const int n : {1, 2, 3, 5, 9}) {
+        std::vector<const void*> sources;
+        for (int k = 0; k < n; ++k) sources.push_back(x[static_cast<size_t>(k)].data());
+        std::vector<std::vector<uint16_t>> results;
+        for (const sdk::Isa isa : {sdk::Isa::kBaseline, sdk::Isa::kAvx2, sdk::Isa::kAvx512}) {
+          if (!sdk::supported(isa)) continue;
+          for (const int num_outs : {1, 2, 3, 9}) {
+            std::vector<std::vector<uint16_t>> out(static_cast<size_t>(num_outs),
+                                                   std::vector<uint16_t>(bytes / 2));
+            std::vector<void*> outs;
+            for (std::vector<uint16_t>& o : out) outs.push_back(o.data());
+            find_reducer(kind, dtype, isa)(sources.data(), n, kCount, outs.data(), num_outs);
+            for (const std::vector<uint16_t>& o : out) results.push_back(o);
+          }
+        }
+        for (const std::vector<uint16_t>& r : results)
+          ASSERT_EQ(r, results[0]) << "dtype " << dtype << " kind " << kind << " of " << n;
+      }
+    }
+  }
 }
 
 Op make(uint32_t kind, std::vector<uint64_t> counts, int me, int n, int peer = 0) {

@@ -1,0 +1,100 @@
+// The pass against a graph made here, whose lent arrays die at every annotation, as the interface allows.
+#include "pass_case.hpp"
+
+namespace tenon {
+namespace {
+
+using test::Sharded;
+
+class TensorParallel : public test::PassCase {
+ protected:
+  TensorParallel() : PassCase("tensor") {
+    graph_.axes = {{"tp", 4}, {"inner", 3}};
+    graph_.values = {{TENON_ROLE_INPUT, "tokens", {"batch", "seq"}},
+                     {TENON_ROLE_PARAM, "wte", {"vocab", "hidden"}},
+                     {TENON_ROLE_PARAM, "wpe", {"position", "hidden"}},
+                     {TENON_ROLE_PARAM, "norm", {"hidden"}},
+                     {TENON_ROLE_PARAM, "q", {"group", "rep", "head", "hidden"}},
+                     {TENON_ROLE_PARAM, "o", {"hidden", "group", "rep", "head"}},
+                     {TENON_ROLE_PARAM, "up", {"ffn", "hidden"}},
+                     {TENON_ROLE_PARAM, "down", {"hidden", "ffn"}},
+                     {TENON_ROLE_ACT, "x", {"batch", "seq", "hidden"}},
+                     {TENON_ROLE_ACT, "heads", {"batch", "seq", "group", "rep", "head"}},
+                     {TENON_ROLE_ACT, "logits", {"batch", "seq", "vocab"}}};
+    graph_.lend();
+  }
+  tenon_graph::Value& value(const std::string& name) { return graph_.values[graph_.id_of(name) - tenon_graph::kFirstValue]; }
+  void resize(const std::string& name, std::vector<int64_t> sizes) {
+    value(name).sizes = std::move(sizes);
+    graph_.lend();
+  }
+};
+
+const Sharded kWeights{{"wte", 0, "tp"}, {"q", 0, "tp"}, {"o", 1, "tp"}, {"up", 0, "tp"}, {"down", 1, "tp"}};
+
+TEST_F(TensorParallel, cuts_weights_by_groups_width_and_vocabulary) {
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.sharded, kWeights);
+}
+
+TEST_F(TensorParallel, with_sequence_cuts_the_stream_between_the_regions_too) {
+  options_.set("sequence", true);
+  EXPECT_EQ(run(), "");
+  Sharded all = kWeights;
+  all.emplace_back("x", 1, "tp");
+  EXPECT_EQ(graph_.sharded, all);
+}
+
+TEST_F(TensorParallel, without_vocabulary_leaves_embedding_and_head_whole) {
+  options_.set("vocabulary", false);
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.sharded, Sharded(kWeights.begin() + 1, kWeights.end()));
+}
+
+TEST_F(TensorParallel, groups_that_do_not_divide_are_refused_with_what_to_do) {
+  resize("q", {2, 4, 8, 8});
+  EXPECT_EQ(run(),
+            "'q': group 2 is not divisible by tp 4 (groups of query heads that share keys and values): use a smaller "
+            "tp, or attention = \"replicate\"");
+}
+
+TEST_F(TensorParallel, groups_that_do_not_divide_can_be_replicated) {
+  resize("q", {2, 4, 8, 8});
+  resize("o", {8, 2, 4, 8});
+  options_.set("attention", "replicate");
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.sharded, (Sharded{{"wte", 0, "tp"}, {"up", 0, "tp"}, {"down", 1, "tp"}}));
+}
+
+TEST_F(TensorParallel, a_vocabulary_that_does_not_divide_is_refused_with_the_next_that_does) {
+  resize("wte", {50257, 8});
+  EXPECT_EQ(run(),
+            "'wte': vocab 50257 is not divisible by tp 4: pad the model's vocabulary to 50260, or set vocabulary = "
+            "false");
+}
+
+TEST_F(TensorParallel, a_width_that_does_not_divide_is_refused) {
+  resize("up", {10, 8});
+  EXPECT_EQ(run(), "'up': ffn 10 is not divisible by tp 4: choose another width, or a smaller tp");
+}
+
+TEST_F(TensorParallel, the_axis_can_be_chosen) {
+  options_.set("axis", "model");
+  EXPECT_EQ(run(), "the mesh has no axis 'model': add it to mesh, or set axis to one of its");
+  options_.set("axis", "inner");
+  EXPECT_EQ(run(), "'wte': vocab 8 is not divisible by inner 3: pad the model's vocabulary to 9, or set vocabulary = "
+                   "false");
+}
+
+TEST_F(TensorParallel, what_the_core_refuses_is_passed_on) {
+  graph_.refuse = "o";
+  EXPECT_EQ(run(), "'o' is not divisible by dp 2");
+}
+
+TEST_F(TensorParallel, is_a_pass_of_phase_a_on_tp) {
+  EXPECT_EQ(pass().phase, static_cast<uint32_t>(TENON_PHASE_A));
+  EXPECT_STREQ(pass().axes, "tp");
+}
+
+}  // namespace
+}  // namespace tenon

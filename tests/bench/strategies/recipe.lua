@@ -1,0 +1,33 @@
+-- A GPT of 10.7 million parameters whose mesh and strategies are parameters.
+local t = require "tenon"
+
+local p = t.params {
+  file = t.string { doc = "text file to train on" },
+  dp = t.count { 1, min = 1, doc = "ranks that share the batch" },
+  tp = t.count { 1, min = 1, doc = "ranks that share heads and widths" },
+  pp = t.count { 1, min = 1, doc = "stages" },
+  cp = t.count { 1, min = 1, doc = "ranks that share sequences" },
+  zero = t.count { 0, doc = "stage of ZeRO" },
+  steps = t.count { 12, min = 1, doc = "optimizer steps" },
+}
+
+local strategies = { t.strategy.data {} }
+local function add(wanted, strategy)
+  if wanted then strategies[#strategies + 1] = strategy end
+end
+add(p.tp > 1, t.strategy.tensor { sequence = true })
+add(p.pp > 1, t.strategy.pipeline {})
+add(p.cp > 1, t.strategy.context {})
+add(p.zero > 0, t.strategy.zero { stage = math.max(p.zero, 1) })
+
+return t.run {
+  name = "strategies",
+  steps = p.steps,
+  batch = 16,
+  microbatches = p.pp > 1 and 4 or 1,
+  model = t.models.gpt2 { layers = 6, heads = 6, width = 384, vocab = 256, context = 128 },
+  data = t.data.text { file = p.file, valid = 0 },
+  optim = t.optim.adamw { lr = 1e-4, clip = 1.0 },
+  mesh = t.mesh { dp = p.dp, pp = p.pp, cp = p.cp, tp = p.tp },
+  strategies = strategies,
+}
