@@ -122,10 +122,10 @@ TEST(RuleTest, EveryRowOfTheTableIsWellFormed) {
 // -- typing -----------------------------------------------------------------------------------------
 
 Typing type(const std::string& kind, const std::vector<Placement>& given,
-            const std::vector<std::optional<Placement>>& wanted = {}) {
+            const std::vector<std::optional<Placement>>& wanted = {}, const std::vector<bool>& stays = {}) {
   std::vector<size_t> ranks;
   for (const Placement& placement : given) ranks.push_back(placement.dims.size());
-  return type_op(rule_of(*find_op(kind), ranks).value(), given, wanted);
+  return type_op(rule_of(*find_op(kind), ranks).value(), given, wanted, stays);
 }
 
 TEST(TypingTest, AShardedContractionGivesAPartial) {
@@ -190,6 +190,13 @@ TEST(TypingTest, GradientsOfKeysArePartialOverAnAxisOfTheQueryHeads) {
   const Typing t = type("attention_dgrad", {q, q, kv, kv, q, sharded({{}, {}, {2}, {}}), pos, pos});
   EXPECT_EQ(t.outputs[0], q);
   EXPECT_EQ(t.outputs[1], sharded({{}, {}, {}, {}}, {2}));
+}
+
+TEST(TypingTest, ExpertsTakeTheirAxisFromTheBatchAndLeaveItTheOthers) {
+  const Typing t =
+      type("grouped_linear", {sharded({{0, 1}, {}, {}, {}, {}}), sharded({{0}, {}, {}})}, {}, {false, true});
+  EXPECT_EQ(t.inputs[0], sharded({{1}, {}, {0}, {}, {}}));
+  EXPECT_EQ(t.outputs[0], sharded({{1}, {}, {0}, {}, {}}));
 }
 
 }  // namespace

@@ -156,5 +156,31 @@ TEST(lifetimes, of_a_transfer_end_where_the_compute_lane_knows_of_it) {
   EXPECT_TRUE(life[0].overlaps(life[1]));
 }
 
+// Session::gradient() reads them after the step, whatever the step does behind an update.
+TEST(Lifetimes, of_gradients_that_updates_read_last_to_the_end) {
+  Program program;
+  program.lanes = {"compute"};
+  program.mesh = Mesh{{{"dp", 1}}};
+  const auto value = [&](const std::string& name) {
+    program.buffers.push_back({name, Space::arena, 64, 0});
+    return Operand{static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::f32, {16}, name};
+  };
+  const auto emit = [&](const std::string& kind, const std::vector<Operand>& in,
+                        const std::vector<Operand>& out) {
+    Instr& instr = program.instrs.emplace_back();
+    instr.kind = kind;
+    instr.in = in;
+    instr.out = out;
+  };
+  const Operand grad = value("grad"), param = value("param"), later = value("later");
+  emit("kernel", {}, {grad});
+  emit("update", {grad}, {param});
+  emit("kernel", {}, {later});
+  schedule_waits(program);
+  plan_memory(program);
+  EXPECT_NE(program.buffers[grad.buffer].offset, program.buffers[later.buffer].offset);
+  EXPECT_EQ(program.buffers[param.buffer].offset, program.buffers[later.buffer].offset);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -28,8 +28,8 @@ checkpoint::Box box_of(const TensorInfo& tensor, const Mesh& mesh, int64_t rank)
   return box;
 }
 
-// Of the ranks that hold the same part of a tensor, one writes it: they take turns over the tensors. Those ranks
-// differ only in coordinates on axes that neither shard the tensor nor cut its layout.
+// Of the ranks that hold the same part of a tensor, one writes it: they take turns over the tensors. Those
+// ranks differ only in coordinates on axes that neither shard the tensor nor cut its layout.
 bool writes(const Program& program, const TensorInfo& tensor, size_t index, int64_t rank) {
   if (tensor.copy) return false;
   std::vector<bool> cuts(program.mesh.axes.size());

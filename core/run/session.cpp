@@ -38,9 +38,8 @@ Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dty
     group.elements = info.granule == TENON_GRANULE_ELEMENT;
     for (uint32_t i = 0; i < info.num_slots; ++i) {
       const uint32_t dtype = info.slots[i].dtype;
-      group.slots.push_back({info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM
-                                                     ? precision
-                                                     : static_cast<Dtype>(dtype)});
+      group.slots.push_back(
+          {info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM ? precision : static_cast<Dtype>(dtype)});
     }
   }
   return out;
@@ -148,8 +147,7 @@ Status Session::open_all() {
                                       options_.timeout_ns));
   std::array<uint64_t, kNumSpaces> bytes{};
   for (const Compiled* compiled : {&programs_->layout(), &programs_->eval, &programs_->logits}) {
-    for (size_t i = 0; i < kNumSpaces; ++i)
-      bytes[i] = std::max(bytes[i], mine(*compiled).space_bytes[i]);
+    for (size_t i = 0; i < kNumSpaces; ++i) bytes[i] = std::max(bytes[i], mine(*compiled).space_bytes[i]);
   }
   TENON_CHECK(device_->allocate(bytes));
   initialise_params();
@@ -244,7 +242,8 @@ void Session::initialise_params() {
     const Held part = held(param);
     each_run(param, part_start(param, device_->mesh(), options_.id.rank),
              [&](int64_t global, int64_t local, int64_t n) {
-               const int64_t lo = std::max(local, part.first), hi = std::min(local + n, part.first + part.count);
+               const int64_t lo = std::max(local, part.first),
+                             hi = std::min(local + n, part.first + part.count);
                if (lo >= hi) return;
                global += lo - local;
                local = lo - part.first;

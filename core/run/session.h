@@ -33,8 +33,8 @@ struct SessionOptions {
   int threads = 1;                        // of this rank
   int64_t timeout_ns = 120'000'000'000;   // for every wait on peers
   bool training = true;                   // false: no train program (eval, sample)
-  // What compile_programs() made of the recipe for this world; NULL: the session compiles. Ranks of one process
-  // may share it.
+  // What compile_programs() made of the recipe for this world; NULL: the session compiles. Ranks of one
+  // process may share it.
   std::shared_ptr<const Programs> programs = nullptr;
 };
 
@@ -119,16 +119,16 @@ class Session {
   // Sessions that share this process's memory: the world with virtual ranks, else 1.
   int64_t ranks_in_process() const;
   Feeder& feeder() { return *feeder_; }
-  // A parameter's or state tensor's description; NULL when this rank holds none of that name. What it holds of
-  // it, and where that is.
+  // A parameter's or state tensor's description; NULL when this rank holds none of that name. What it holds
+  // of it, and where that is.
   const TensorInfo* find(const std::string& name) const;
   const std::vector<TensorInfo>& params() const { return layout().params; }
   const std::vector<TensorInfo>& states() const { return layout().states; }
   Held held(const TensorInfo& tensor) const { return held_by(layout(), tensor, options_.id.rank); }
   char* data(const TensorInfo& tensor) const;
-  // This rank's part of a parameter's gradient as the last step left it: summed over tokens and ranks, not scaled.
-  // Elements [first, first + count) of the parameter local to the rank. Valid until the next call of step(),
-  // evaluate() or logits(). NULL, 0 where nothing is held.
+  // This rank's part of a parameter's gradient as the last step left it: summed over tokens and ranks, not
+  // scaled. Elements [first, first + count) of the parameter local to the rank. Valid until the next call of
+  // step(), evaluate() or logits(). NULL, 0 where nothing is held.
   struct GradientPart {
     const char* data = nullptr;
     int64_t first = 0, count = 0;

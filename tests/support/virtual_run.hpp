@@ -29,7 +29,7 @@ struct StepRecord {
 struct RunRecord {
   std::vector<StepRecord> steps;
   std::vector<std::string> disagreements;  // what ranks that hold the same elements hold differently
-  std::map<std::string, Bytes> tensors;  // parameters and optimizer state at the end
+  std::map<std::string, Bytes> tensors;    // parameters and optimizer state at the end
   std::map<std::string, Dtype> dtypes;
 };
 
@@ -141,8 +141,8 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
       for (const TensorInfo& param : session->params()) {
         if (param.copy) continue;
         const auto part = session->gradient(param.name);
-        assembly.add("gradient of " + param.name, entry(step.gradients, param.name), param, session->device().mesh(),
-                     rank, part.data, part.first, part.count);
+        assembly.add("gradient of " + param.name, entry(step.gradients, param.name), param,
+                     session->device().mesh(), rank, part.data, part.first, part.count);
       }
       if (options.each_step && !options.each_step(*session, result)) break;
     }
@@ -151,8 +151,8 @@ inline Result<RunRecord> run_virtual(const Json& document, const RunOptions& opt
       for (const TensorInfo& tensor : *list) {
         const Held part = session->held(tensor);
         Bytes& whole = entry(record.tensors, tensor.name);
-        assembly.add(tensor.name, whole, tensor, session->device().mesh(), rank, session->data(tensor), part.first,
-                     part.count);
+        assembly.add(tensor.name, whole, tensor, session->device().mesh(), rank, session->data(tensor),
+                     part.first, part.count);
         const std::lock_guard lock(mutex);
         record.dtypes[tensor.name] = tensor.operand.dtype;
       }

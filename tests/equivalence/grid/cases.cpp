@@ -20,10 +20,11 @@ const std::vector<std::string> kModels{"gpt2", "gpt2_untied", "llama", "moe"};
 const std::vector<int> kLayers{3, 4, 5, 9};
 const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v"};
 const std::vector<Data> kData{{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 2}};
-const std::vector<Zero> kZeros{{0, "dp"}, {1, "dp"},    {2, "dp"},   {3, "dp"},
+const std::vector<Zero> kZeros{{0, "dp"},    {1, "dp"},    {2, "dp"},   {3, "dp"},
                                {1, "dp_in"}, {2, "dp_in"}, {3, "dp_in"}};
-const std::vector<Context> kContexts{{1, ""},           {2, "ring"},       {4, "ring"},      {2, "all_gather"},
-                                     {4, "all_gather"}, {2, "all_to_all"}, {4, "all_to_all"}};
+const std::vector<Context> kContexts{{1, ""},           {2, "ring"},       {4, "ring"},
+                                     {2, "all_gather"}, {4, "all_gather"}, {2, "all_to_all"},
+                                     {4, "all_to_all"}};
 const std::vector<std::string> kExpertAxes{"", "dp", "dp_in"};
 const std::vector<int> kMicrobatches{1, 2, 4};
 const std::vector<std::string> kOptimizers{"sgd", "adamw"};
@@ -32,7 +33,7 @@ const std::vector<std::vector<std::string>> kOrders{
     {"pp", "dp_out", "dp_in", "cp", "tp"}, {"dp_out", "dp_in", "pp", "cp", "tp"},
     {"tp", "cp", "dp_in", "dp_out", "pp"}, {"cp", "tp", "pp", "dp_out", "dp_in"},
     {"dp_in", "tp", "pp", "dp_out", "cp"}, {"pp", "dp_out", "dp_in", "cp", "tp"}};
-constexpr size_t kIdleOrder = 5;  // of these: with axes of one rank
+constexpr size_t kReversedOrder = 3, kIdleOrder = 5;  // of these: see Case
 
 std::vector<Pipeline> pipelines() {
   std::vector<Pipeline> out{{}};
@@ -59,7 +60,18 @@ const std::vector<Pipeline> kPipelines = pipelines();
 const std::vector<Tensor> kTensors = tensors();
 
 enum Factor : size_t {
-  kModel, kDepth, kPipeline, kDatum, kZero, kContextOf, kTensorOf, kExpert, kMicrobatch, kOptimizer, kPadding, kOrder,
+  kModel,
+  kDepth,
+  kPipeline,
+  kDatum,
+  kZero,
+  kContextOf,
+  kTensorOf,
+  kExpert,
+  kMicrobatch,
+  kOptimizer,
+  kPadding,
+  kOrder,
   kFactors
 };
 
@@ -95,7 +107,9 @@ bool data_fits(const Choice& choice) {
   const auto* zero = value(choice, kZero, kZeros);
   const auto* experts = value(choice, kExpert, kExpertAxes);
   const auto* microbatches = value(choice, kMicrobatch, kMicrobatches);
-  const auto has = [&](const std::string& axis) { return axis == "dp" ? data->ranks() > 1 : data->outer > 1; };
+  const auto has = [&](const std::string& axis) {
+    return axis == "dp" ? data->ranks() > 1 : data->outer > 1;
+  };
   if (zero != nullptr && zero->stage > 0 && !has(zero->axis)) return false;
   if (experts != nullptr && !experts->empty() && !has(*experts)) return false;
   return microbatches == nullptr || kBatch % (*microbatches * data->ranks()) == 0;
@@ -134,6 +148,7 @@ Case case_of(const Choice& choice) {
   c.optimizer = *value(choice, kOptimizer, kOptimizers);
   c.padded = choice[kPadding] == 1;
   c.order = *value(choice, kOrder, kOrders);
+  c.reversed = static_cast<size_t>(choice[kOrder]) == kReversedOrder;
   c.idle_axes = static_cast<size_t>(choice[kOrder]) == kIdleOrder;
   return c;
 }
@@ -185,10 +200,11 @@ Json strategies_of(const Case& c) {
   if (c.context.ranks > 1 || c.idle_axes)
     out.push_back(use("parallel/context", {{"exchange", c.context.ranks > 1 ? c.context.exchange : "ring"}}));
   if (c.tensor.ranks > 1 || c.idle_axes)
-    out.push_back(use("parallel/tensor", {{"sequence", c.tensor.sequence}, {"vocabulary", c.tensor.vocabulary}}));
+    out.push_back(
+        use("parallel/tensor", {{"sequence", c.tensor.sequence}, {"vocabulary", c.tensor.vocabulary}}));
   if (!c.experts.empty()) out.push_back(use("parallel/expert", {{"axis", c.experts}}));
-  if (c.zero.stage > 0)
-    out.push_back(use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}}));
+  if (c.zero.stage > 0) out.push_back(use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}}));
+  if (c.reversed) std::reverse(out.begin(), out.end());
   return out;
 }
 
@@ -196,16 +212,21 @@ Json strategies_of(const Case& c) {
 
 std::string Case::name() const {
   std::string out = fmt::format("{}_l{}", model, layers);
-  if (pipeline.ranks > 1) out += fmt::format("_pp{}x{}_{}", pipeline.ranks, pipeline.stages, pipeline.schedule);
-  if (data.ranks() > 1) out += data.outer > 1 ? fmt::format("_dp{}x{}", data.outer, data.inner)
-                                              : fmt::format("_dp{}", data.inner);
+  if (pipeline.ranks > 1)
+    out += fmt::format("_pp{}x{}_{}", pipeline.ranks, pipeline.stages, pipeline.schedule);
+  if (data.ranks() > 1)
+    out +=
+        data.outer > 1 ? fmt::format("_dp{}x{}", data.outer, data.inner) : fmt::format("_dp{}", data.inner);
   if (zero.stage > 0) out += fmt::format("_zero{}{}", zero.stage, zero.axis == "dp" ? "" : "in");
   if (context.ranks > 1) out += fmt::format("_cp{}_{}", context.ranks, context.exchange);
   if (tensor.ranks > 1)
-    out += fmt::format("_tp{}{}{}", tensor.ranks, tensor.sequence ? "_sp" : "", tensor.vocabulary ? "" : "_novp");
+    out += fmt::format("_tp{}{}{}", tensor.ranks, tensor.sequence ? "_sp" : "",
+                       tensor.vocabulary ? "" : "_novp");
   if (!experts.empty()) out += "_ep_" + experts;
   out += fmt::format("_mb{}_{}{}_", microbatches, optimizer, padded ? "_padded" : "");
-  for (const std::string& axis : order) out += axis == "dp_out" ? "o" : axis == "dp_in" ? "i" : axis.substr(0, 1);
+  for (const std::string& axis : order)
+    out += axis == "dp_out" ? "o" : axis == "dp_in" ? "i" : axis.substr(0, 1);
+  if (reversed) out += "_reversed";
   if (idle_axes) out += "_idle";
   std::ranges::replace(out, '-', '_');
   return out;
@@ -239,7 +260,9 @@ const Grid& grid() {
 }
 
 Grid make_grid(int most_ranks) {
-  const Allowed fits = [=](const Choice& choice) { return world_fits(choice, most_ranks) && allowed(choice); };
+  const Allowed fits = [=](const Choice& choice) {
+    return world_fits(choice, most_ranks) && allowed(choice);
+  };
   Grid out{cover_triples(factor_sizes(), fits, kSeed), {}};
   for (const Choice& choice : out.array.cases) out.cases.push_back(case_of(choice));
   return out;
@@ -292,7 +315,8 @@ Json together(const Case& c, const std::string& text) {
   recipe["mesh"] = mesh_of(c);
   recipe["strategies"] = strategies_of(c);
   if (c.pipeline.ranks > 1 || c.idle_axes)
-    recipe["schedule"] = use("schedule/" + (c.pipeline.ranks > 1 ? c.pipeline.schedule : std::string("1f1b")));
+    recipe["schedule"] =
+        use("schedule/" + (c.pipeline.ranks > 1 ? c.pipeline.schedule : std::string("1f1b")));
   return recipe;
 }
 

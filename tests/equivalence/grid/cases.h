@@ -52,8 +52,9 @@ struct Case {
   std::string experts;  // the axis; empty: not cut
   int microbatches = 1;
   std::string optimizer;
-  bool padded = false;             // the last sample of the text is short: ranks count different numbers of tokens
+  bool padded = false;  // the last sample of the text is short: ranks count different numbers of tokens
   std::vector<std::string> order;  // of the mesh's axes
+  bool reversed = false;           // strategies in the reverse of the usual order
   bool idle_axes = false;          // the mesh has axes of one rank too, and the recipe their strategies
 
   int world() const { return pipeline.ranks * data.ranks() * context.ranks * tensor.ranks; }

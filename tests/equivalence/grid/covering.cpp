@@ -90,8 +90,8 @@ class Search {
   }
 
  private:
-  // Sets the open factors, one after the other in a random order, each to the value that covers most that is new;
-  // goes back where the constraints leave none. False when there is no such case.
+  // Sets the open factors, one after the other in a random order, each to the value that covers most that is
+  // new; goes back where the constraints leave none. False when there is no such case.
   bool complete(Choice& choice) {
     std::vector<size_t> open;
     for (size_t f = 0; f < choice.size(); ++f) {

@@ -13,8 +13,8 @@ constexpr int kOpen = -1;  // a factor without a value yet
 // A value of each factor, or kOpen.
 using Choice = std::vector<int>;
 
-// May a choice, whose factors may be open, still become a case? Never true again once false: setting more factors
-// does not repair a choice.
+// May a choice, whose factors may be open, still become a case? Never true again once false: setting more
+// factors does not repair a choice.
 using Allowed = std::function<bool(const Choice&)>;
 
 struct CoveringArray {

@@ -17,7 +17,8 @@ Pairs triples_of(const std::vector<Choice>& cases) {
     for (int a = 0; a < n; ++a) {
       for (int b = a + 1; b < n; ++b) {
         for (int d = b + 1; d < n; ++d) {
-          out.insert({a, c[static_cast<size_t>(a)], b, c[static_cast<size_t>(b)], d, c[static_cast<size_t>(d)]});
+          out.insert(
+              {a, c[static_cast<size_t>(a)], b, c[static_cast<size_t>(b)], d, c[static_cast<size_t>(d)]});
         }
       }
     }
@@ -26,7 +27,8 @@ Pairs triples_of(const std::vector<Choice>& cases) {
 }
 
 TEST(CoveringArray, of_small_factors_is_whole_and_small) {
-  const auto array = cover_triples({2, 2, 2, 2, 2}, [](const Choice&) { return true; }, 1);
+  const auto array = cover_triples(
+      {2, 2, 2, 2, 2}, [](const Choice&) { return true; }, 1);
   EXPECT_EQ(triples_of(array.cases).size(), 10u * 8u);
   EXPECT_LE(array.cases.size(), 16u);
   EXPECT_EQ(array.impossible, 0);

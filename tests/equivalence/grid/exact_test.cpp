@@ -1,5 +1,5 @@
-// Exact mode on virtual ranks: the bits depend neither on the number of data-parallel ranks nor on the stage of
-// ZeRO.
+// Exact mode on virtual ranks: the bits depend neither on the number of data-parallel ranks nor on the stage
+// of ZeRO.
 #include "close.hpp"
 #include "text_file.hpp"
 
@@ -35,7 +35,8 @@ void expect_same_bits(const RunRecord& one, const RunRecord& many) {
     EXPECT_EQ(many.steps[s].result.grad_norm, one.steps[s].result.grad_norm) << "step " << s + 1;
     ASSERT_EQ(many.steps[s].gradients.size(), one.steps[s].gradients.size());
     for (const auto& [name, bytes] : one.steps[s].gradients)
-      EXPECT_TRUE(many.steps[s].gradients.at(name) == bytes) << "gradient of " << name << " at step " << s + 1;
+      EXPECT_TRUE(many.steps[s].gradients.at(name) == bytes)
+          << "gradient of " << name << " at step " << s + 1;
   }
   ASSERT_EQ(many.tensors.size(), one.tensors.size());
   for (const auto& [name, bytes] : one.tensors) EXPECT_TRUE(many.tensors.at(name) == bytes) << name;
@@ -64,8 +65,8 @@ TEST_P(ExactBits, do_not_depend_on_ranks_or_the_stage_of_zero) {
 }
 
 INSTANTIATE_TEST_SUITE_P(models, ExactBits,
-                         testing::Values(Model{"gpt2", "sgd"}, Model{"gpt2", "adamw"}, Model{"llama", "adamw"},
-                                         Model{"moe", "sgd"}),
+                         testing::Values(Model{"gpt2", "sgd"}, Model{"gpt2", "adamw"},
+                                         Model{"llama", "adamw"}, Model{"moe", "sgd"}),
                          [](const auto& info) { return info.param.model + "_" + info.param.optimizer; });
 
 }  // namespace

@@ -12,6 +12,8 @@
 
 namespace tenon::test {
 
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
+
 inline std::string text_file(bool padded) {
   const std::string path =
       testing::TempDir() + "tenon_grid_" + std::to_string(getpid()) + (padded ? "_padded" : "") + ".txt";
