@@ -99,7 +99,7 @@ void expect_total_is_the_sum(OneRank& rank) {
   uint64_t sum = 0, declared = 0;
   std::array<uint64_t, kNumSpaces> spaces{};
   for (ProgramKind kind : {ProgramKind::train, ProgramKind::eval, ProgramKind::logits}) {
-    const Program program = compile(rank.recipe(), kind, options).value().program;
+    const Program program = compile(rank.recipe(), kind, options).value().programs[0];
     for (size_t i = 0; i < kNumSpaces; ++i) spaces[i] = std::max(spaces[i], program.space_bytes[i]);
     declared = std::max(declared, program.kernel_private_bytes);
   }
