@@ -343,6 +343,7 @@ int exit_code_of(const Error& error) {
     case 'R':
     case 'P':
     case 'D':
+    case 'S':
     case 'G': return kExitRecipe;
     case 'A':
     case 'E': return kExitEnvironment;

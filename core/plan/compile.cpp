@@ -144,7 +144,12 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
                                      options.schedule.options.data(),
                                      static_cast<uint32_t>(options.schedule.options.size()),
                                      0};
-  return rows_of(*options.schedule.table, config, options.schedule.id);
+  auto rows = rows_of(*options.schedule.table, config, options.schedule.id);
+  if (rows.ok()) return rows;
+  Error error = std::move(rows).error();  // the numbers are the recipe's, so the place is too
+  error.cause = options.schedule.id + ": " + error.cause;
+  error.place = "/schedule";
+  return error;
 }
 
 Status check_storage(const Recipe& recipe, const CompileOptions& options, const Graph& graph) {

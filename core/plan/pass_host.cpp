@@ -25,6 +25,7 @@ struct tenon_graph {
   const tenon::Mesh* mesh;
   std::string pass;
   tenon::Statements* statements;  // of all passes so far
+  std::string fix;                // of what was refused last
   std::vector<uint32_t> ids;      // backs the last array returned
   std::vector<int64_t> dims;
   std::vector<const char*> dim_names;
@@ -120,6 +121,7 @@ tenon_code pin(tenon_graph* g, tenon_value_id id, std::optional<uint32_t> dim, c
   for (AxisId axis : axes) {
     const auto [said, fresh] = g->statements->try_emplace({id - 1, axis}, Statement{dim, g->pass});
     if (!fresh && said->second.dim != dim) {
+      g->fix = "let the two use different axes, or remove one of them";
       return refuse(error, TENON_E_ARGUMENT,
                     "wants '" + value.name + "' " + wish(value, dim) + " over " + g->mesh->axes[axis].name +
                         ", but " + said->second.pass + " has it " + wish(value, said->second.dim));
@@ -152,6 +154,7 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   std::erase_if(axes, [g](AxisId axis) { return g->mesh->axes[axis].size == 1; });
   const Storage wanted{static_cast<int>(level), axes, g->pass};
   if (!value.storage.by.empty() && !(value.storage.level == wanted.level && value.storage.axes == wanted.axes)) {
+    g->fix = "remove one of the two";
     return refuse(error, TENON_E_ARGUMENT,
                   "wants '" + value.name + "' to rest in parts another way than " + value.storage.by);
   }
@@ -251,7 +254,7 @@ Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& 
   for (const uint32_t phase : {TENON_PHASE_A, TENON_PHASE_B}) {
     for (const PassUse& pass : passes) {
       if (pass.table->phase != phase) continue;
-      tenon_graph handle{&graph, &mesh, pass.id, &statements, {}, {}, {}};
+      tenon_graph handle{&graph, &mesh, pass.id, &statements, "", {}, {}, {}};
       const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
                                      pass.options.data(), &kApi};
       tenon_error error = empty_abi_error();
@@ -260,6 +263,7 @@ Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& 
       Error out = from_abi(code, error, pass.place);
       out.code = "P003";
       out.cause = pass.id + ": " + out.cause;
+      if (out.fix.empty()) out.fix = handle.fix;
       return out;
     }
   }

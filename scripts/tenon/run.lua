@@ -36,7 +36,7 @@ local numerics = {
   end,
 }
 
--- t.schedule("1f1b"), or { rows = { "F0.0 B0.0", ... } }: the order of a pipeline's work by hand.
+-- "schedule/1f1b", or { rows = { "F0.0 B0.0", ... } }: the order of a pipeline's work by hand.
 local schedule_plugin = plugin.of("schedule")
 local schedule_rows = part("schedule", { rows = s.required(s.list(s.string, "rows")) })
 local schedule = {

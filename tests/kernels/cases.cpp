@@ -10,11 +10,11 @@
 namespace tenon::test {
 namespace {
 
-const std::set<std::string> kAccumulating = {"embedding_wgrad", "layernorm_wgrad", "rmsnorm_wgrad",
-                                             "linear_wgrad",    "bias_wgrad",      "grouped_linear_wgrad",
-                                             "embedding_shard_wgrad", "attention_merge"};
-const std::set<std::string> kInplace = {"bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad",
-                                        "add",      "cross_entropy_shard_dgrad"};
+const std::set<std::string> kAccumulating = {
+    "embedding_wgrad", "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",
+    "bias_wgrad",      "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
+const std::set<std::string> kInplace = {
+    "bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad", "add", "cross_entropy_shard_dgrad"};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Shards of a vocabulary, blocks of keys and chunks of a gradient: together they give what the whole op gives,
-// however it is cut.
+// Shards of a vocabulary, blocks of keys and chunks of a gradient: together they give what the whole op
+// gives, however it is cut.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,8 +66,8 @@ TEST_P(Shards, of_a_cross_entropy_join_to_it_and_have_its_gradient) {
   for (double padding : {0.0, 0.5}) {
     const Op whole = make.cross_entropy(padding);
     const std::vector<Tensor> want = run(whole);
-    const Tensor gradient =
-        run({"cross_entropy_dgrad", {whole.in[0], whole.in[1], want[2]}, {make.real(whole.in[0].dims())}, {}})[0];
+    const Tensor gradient = run(
+        {"cross_entropy_dgrad", {whole.in[0], whole.in[1], want[2]}, {make.real(whole.in[0].dims())}, {}})[0];
     const int64_t shards = std::size(kCuts) - 1, tokens = kSize.b * kSize.s;
     Tensor parts = make.real({shards, kSize.b, kSize.s}), picked = make.real({kSize.b, kSize.s});
     for (int64_t i = 0; i < shards; ++i) {
@@ -84,7 +84,8 @@ TEST_P(Shards, of_a_cross_entropy_join_to_it_and_have_its_gradient) {
                                shard.attrs})[0];
       expect_close(part, slice(gradient, 2, start, rows));
     }
-    const std::vector<Tensor> joined = run({"cross_entropy_join", {parts, picked, whole.in[1]}, whole.out, {}});
+    const std::vector<Tensor> joined =
+        run({"cross_entropy_join", {parts, picked, whole.in[1]}, whole.out, {}});
     EXPECT_NEAR(joined[0].at(0), want[0].at(0), 1e-12 * std::abs(want[0].at(0)));
     EXPECT_EQ(joined[1].bytes(), want[1].bytes());
     expect_close(joined[2], want[2]);
@@ -120,7 +121,8 @@ TEST_P(Shards, of_a_gradient_have_the_norms_of_their_chunks_bit_for_bit) {
     return run({"sqnorm_chunks", {x}, {Tensor(TENON_F64, {n})}, {integer("chunk", kChunk)}})[0];
   };
   const Tensor x = make.random({kElements});
-  const Tensor whole = chunks(x), first = chunks(slice(x, 0, 0, kCut)), rest = chunks(slice(x, 0, kCut, kElements - kCut));
+  const Tensor whole = chunks(x), first = chunks(slice(x, 0, 0, kCut)),
+               rest = chunks(slice(x, 0, kCut, kElements - kCut));
   EXPECT_EQ(slice(whole, 0, 0, 2).bytes(), first.bytes());
   EXPECT_EQ(slice(whole, 0, 2, 4).bytes(), rest.bytes());
   const double all = run({"sum", {whole}, {Tensor(TENON_F64, {})}, {}})[0].at(0);

@@ -56,7 +56,8 @@ inline Json recipe_of(const Combination& c, const std::string& corpus, bool alon
   recipe["strategies"] = Json::array();
   std::stringstream words(c.strategies);
   for (std::string word; words >> word;) recipe["strategies"].push_back(strategy_of(word));
-  if (!c.schedule.empty()) recipe["schedule"] = {{"plugin", "schedule/" + c.schedule}, {"options", Json::object()}};
+  if (!c.schedule.empty())
+    recipe["schedule"] = {{"plugin", "schedule/" + c.schedule}, {"options", Json::object()}};
   return recipe;
 }
 

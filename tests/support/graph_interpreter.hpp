@@ -176,8 +176,8 @@ struct LocalOperand {
   const std::vector<int64_t>* dims;
 };
 
-// What a rank runs for an op. Where the op's offset factor is cut it is the shard kind, told which index its shard
-// starts with.
+// What a rank runs for an op. Where the op's offset factor is cut it is the shard kind, told which index its
+// shard starts with.
 inline KernelCall kernel_call(const OpDef& def, const Rule& rule, const Attrs& attrs,
                               const std::vector<LocalOperand>& in, const std::vector<LocalOperand>& out,
                               const Mesh& mesh, int64_t rank) {

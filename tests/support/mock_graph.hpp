@@ -16,8 +16,8 @@ struct tenon_graph {
   struct Value {
     uint32_t role;
     std::string name;
-    std::vector<std::string> dims;     // names; "": none
-    std::vector<int64_t> sizes = {};   // of the dims; empty: 8 each
+    std::vector<std::string> dims;    // names; "": none
+    std::vector<int64_t> sizes = {};  // of the dims; empty: 8 each
     int32_t layer = -1;
   };
   struct Op {
@@ -94,7 +94,8 @@ inline const char* kind_of_op(tenon_graph* graph, tenon_op_id op) {
   return i < graph->loan->ops.size() ? graph->loan->ops[i].kind.c_str() : "";
 }
 
-inline uint32_t lend_operands(tenon_graph* graph, const std::vector<std::string>& names, const tenon_value_id** out) {
+inline uint32_t lend_operands(tenon_graph* graph, const std::vector<std::string>& names,
+                              const tenon_value_id** out) {
   graph->loan->operands.clear();  // one array at a time, as in the core
   for (const std::string& name : names) graph->loan->operands.push_back(graph->id_of(name));
   *out = graph->loan->operands.data();
@@ -153,13 +154,15 @@ inline tenon_code shard_value(tenon_graph* graph, tenon_value_id id, uint32_t di
   return TENON_OK;
 }
 
-inline tenon_code store_value(tenon_graph* graph, tenon_value_id id, uint32_t level, const char* axis, tenon_error*) {
+inline tenon_code store_value(tenon_graph* graph, tenon_value_id id, uint32_t level, const char* axis,
+                              tenon_error*) {
   graph->stored.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, level, axis);
   graph->lend();
   return TENON_OK;
 }
 
-inline tenon_code stage_op(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis, tenon_error*) {
+inline tenon_code stage_op(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis,
+                           tenon_error*) {
   graph->staged.emplace_back(graph->ops.at(op - tenon_graph::kFirstOp).kind, stage, axis);
   graph->lend();
   return TENON_OK;

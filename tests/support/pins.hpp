@@ -1,5 +1,5 @@
-// Pins that say a whole placement: each axis of the mesh where the placement has it, or replicated. An axis over
-// which it is partial stays unsaid: no pass can ask for a partial sum.
+// Pins that say a whole placement: each axis of the mesh where the placement has it, or replicated. An axis
+// over which it is partial stays unsaid: no pass can ask for a partial sum.
 #pragma once
 
 #include "graph/graph.h"
@@ -12,7 +12,8 @@ inline std::vector<Pin> pins_of(const Placement& placement, const Mesh& mesh) {
     for (AxisId axis : placement.dims[d]) out.push_back({axis, d, "test"});
   }
   for (AxisId axis = 0; axis < mesh.axes.size(); ++axis) {
-    if (!placement.sharded_dim(axis) && !placement.is_partial(axis)) out.push_back({axis, std::nullopt, "test"});
+    if (!placement.sharded_dim(axis) && !placement.is_partial(axis))
+      out.push_back({axis, std::nullopt, "test"});
   }
   return out;
 }

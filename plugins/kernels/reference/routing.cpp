@@ -176,16 +176,16 @@ void combine_dgrad(const Call& call) {
   });
 }
 
-int64_t token_elements(const Problem& p) { return p.size("b") * p.size("s") * p.size("h"); }
+int64_t token_bytes(const Problem& p) { return 8 * p.size("b") * p.size("s") * p.size("h"); }
 
-int64_t expert_sums(const Problem& p) { return 3 * p.size("e"); }
+int64_t expert_bytes(const Problem& p) { return 8 * 3 * p.size("e"); }
 
 constexpr Entry kOps[] = {
-    {"route_topk", route_topk<float>, route_topk<double>, nullptr, nullptr, expert_sums},
-    {"route_topk_dgrad", route_topk_dgrad<float>, route_topk_dgrad<double>, nullptr, nullptr, expert_sums},
+    {"route_topk", route_topk<float>, route_topk<double>, nullptr, nullptr, expert_bytes},
+    {"route_topk_dgrad", route_topk_dgrad<float>, route_topk_dgrad<double>, nullptr, nullptr, expert_bytes},
     {"dispatch", dispatch<float>, dispatch<double>},
-    {"dispatch_dgrad", dispatch_dgrad<float>, dispatch_dgrad<double>, nullptr, nullptr, token_elements},
-    {"combine", combine<float>, combine<double>, nullptr, nullptr, token_elements},
+    {"dispatch_dgrad", dispatch_dgrad<float>, dispatch_dgrad<double>, nullptr, nullptr, token_bytes},
+    {"combine", combine<float>, combine<double>, nullptr, nullptr, token_bytes},
     {"combine_dgrad", combine_dgrad<float>, combine_dgrad<double>},
 };
 

@@ -149,7 +149,7 @@ void zeros(const Call& call) {
 constexpr Entry kOps[] = {
     {"embedding_shard", embedding_shard<float>, embedding_shard<double>},
     {"embedding_shard_wgrad", embedding_shard_wgrad<float>, embedding_shard_wgrad<double>, nullptr, nullptr,
-     [](const Problem& p) { return p.size("v") * p.size("h"); }},
+     [](const Problem& p) { return 8 * p.size("v") * p.size("h"); }},
     {"cross_entropy_shard", cross_entropy_shard<float>, cross_entropy_shard<double>},
     {"cross_entropy_join", cross_entropy_join<float>, cross_entropy_join<double>},
     {"cross_entropy_shard_dgrad", cross_entropy_shard_dgrad<float>, cross_entropy_shard_dgrad<double>},

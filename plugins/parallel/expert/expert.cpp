@@ -30,8 +30,10 @@ void run(PassGraph& graph, const Options& options) {
     any = true;
   }
   if (any) return;
-  throw Failure(TENON_E_ARGUMENT,
-                "the model has no experts: no grouped_linear has a weight with a dimension named 'expert'");
+  throw Failure(
+      TENON_E_ARGUMENT,
+      "the model has no experts (no grouped_linear has a weight with a dimension named 'expert'): remove the "
+      "strategy, or use a model that has some");
 }
 
 constexpr tenon_option_decl kAxis = string_option("axis", "mesh axis that the experts are cut over", "dp");

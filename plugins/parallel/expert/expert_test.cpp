@@ -47,8 +47,10 @@ TEST_F(ExpertParallel, an_axis_that_the_mesh_lacks_is_refused_by_name) {
 TEST_F(ExpertParallel, a_model_without_experts_is_refused) {
   graph_.ops.resize(2);  // a router alone
   graph_.lend();
-  EXPECT_EQ(run(),
-            "the model has no experts: no grouped_linear has a weight with a dimension named 'expert'");
+  EXPECT_EQ(
+      run(),
+      "the model has no experts (no grouped_linear has a weight with a dimension named 'expert'): remove the "
+      "strategy, or use a model that has some");
 }
 
 TEST_F(ExpertParallel, what_the_core_refuses_is_passed_on) {

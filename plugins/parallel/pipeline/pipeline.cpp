@@ -1,5 +1,5 @@
-// parallel/pipeline: pipeline parallelism. Puts every op on a stage: which layers belong together. In which order
-// stages work on microbatches is a schedule's matter.
+// parallel/pipeline: pipeline parallelism. Puts every op on a stage: which layers belong together. In which
+// order stages work on microbatches is a schedule's matter.
 #include <cmath>
 #include <numeric>
 
@@ -43,8 +43,8 @@ std::vector<int32_t> by_layers(int32_t layers, int32_t stages) {
   return out;
 }
 
-// The cut into runs of layers whose most expensive stage is cheapest; embedding and head count with the first and
-// the last stage. best[s][n]: the least cost of the most expensive of the first s stages with n layers.
+// The cut into runs of layers whose most expensive stage is cheapest; embedding and head count with the first
+// and the last stage. best[s][n]: the least cost of the most expensive of the first s stages with n layers.
 std::vector<int32_t> by_cost(const Parts& parts, int32_t stages) {
   const auto layers = static_cast<size_t>(parts.layers), count = static_cast<size_t>(stages);
   std::vector<double> before(layers + 1);
@@ -80,8 +80,9 @@ std::vector<int32_t> by_hand(const std::string& text, int32_t layers, int32_t st
     char* end = nullptr;
     const long n = std::strtol(text.c_str() + at, &end, 10);
     if (n < 1 || n > layers || (*end != ',' && *end != '\0')) {
-      throw Failure(TENON_E_RECIPE, "layers = \"" + text + "\": numbers of layers separated by commas, for "
-                                    "instance \"3,2,2,1\"");
+      throw Failure(TENON_E_RECIPE, "layers = \"" + text +
+                                        "\": numbers of layers separated by commas, for "
+                                        "instance \"3,2,2,1\"");
     }
     out.push_back(static_cast<int32_t>(n));
     sum += out.back();
@@ -89,8 +90,9 @@ std::vector<int32_t> by_hand(const std::string& text, int32_t layers, int32_t st
   if (static_cast<int32_t>(out.size()) != stages || sum != layers) {
     throw Failure(TENON_E_RECIPE, "layers = \"" + text + "\" names " + std::to_string(out.size()) +
                                       " stages with " + std::to_string(sum) + " layers; the pipeline has " +
-                                      std::to_string(stages) + " stages, the model " + std::to_string(layers) +
-                                      " layers");
+                                      std::to_string(stages) + " stages, the model " +
+                                      std::to_string(layers) + " layers: give " + std::to_string(stages) +
+                                      " numbers that add up to " + std::to_string(layers));
   }
   return out;
 }
@@ -106,7 +108,7 @@ void run(PassGraph& graph, const Options& options) {
     throw Failure(TENON_E_RECIPE, std::to_string(stages) + " stages for " + std::to_string(parts.layers) +
                                       " layers: use at most " + std::to_string(parts.layers) + " stages");
   }
-  const std::vector<int32_t> counts = !layers.empty()       ? by_hand(layers, parts.layers, stages)
+  const std::vector<int32_t> counts = !layers.empty()     ? by_hand(layers, parts.layers, stages)
                                       : balance == "cost" ? by_cost(parts, stages)
                                                           : by_layers(parts.layers, stages);
   std::vector<uint32_t> stage_of{0};  // of each part
@@ -121,15 +123,17 @@ constexpr tenon_option_decl kAxis = string_option("axis", "mesh axis that stages
 constexpr tenon_option_decl kStages = int_option(
     "stages_per_rank", "stages on each rank; above 1 for the schedules that run several", "1", 1, 1024);
 constexpr tenon_option_decl kBalance = string_option(
-    "balance", "layers: equal numbers, the first stages take the rest; cost: by operations, with embedding and head",
+    "balance",
+    "layers: equal numbers, the first stages take the rest; cost: by operations, with embedding and head",
     "layers", "layers|cost");
-constexpr tenon_option_decl kLayers =
-    string_option("layers", "layers of each stage by hand, for instance \"3,2,2,1\"; empty: by `balance`", "");
+constexpr tenon_option_decl kLayers = string_option(
+    "layers", "layers of each stage by hand, for instance \"3,2,2,1\"; empty: by `balance`", "");
 constexpr const tenon_option_decl* kOptions[] = {&kAxis, &kStages, &kBalance, &kLayers};
 
 constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "pp", "pipeline");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
-    "parallel/pipeline", "0.1.0", "Pipeline parallelism: spreads layers over a mesh axis as stages", kOptions);
+extern "C" const tenon_plugin tenon_plugin_v0 =
+    pass_plugin<&kPass>("parallel/pipeline", "0.1.0",
+                        "Pipeline parallelism: spreads layers over a mesh axis as stages", kOptions);

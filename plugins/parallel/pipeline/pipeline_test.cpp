@@ -72,9 +72,12 @@ TEST_F(Pipeline, layers_can_be_given_by_hand) {
 TEST_F(Pipeline, layers_by_hand_that_do_not_add_up_are_refused) {
   options_.set("layers", "1,2,2");
   EXPECT_EQ(stages(),
-            "layers = \"1,2,2\" names 3 stages with 5 layers; the pipeline has 2 stages, the model 5 layers");
+            "layers = \"1,2,2\" names 3 stages with 5 layers; the pipeline has 2 stages, the model 5 layers: "
+            "give 2 numbers that add up to 5");
   options_.set("layers", "2,2");
-  EXPECT_EQ(stages(), "layers = \"2,2\" names 2 stages with 4 layers; the pipeline has 2 stages, the model 5 layers");
+  EXPECT_EQ(stages(),
+            "layers = \"2,2\" names 2 stages with 4 layers; the pipeline has 2 stages, the model 5 layers: "
+            "give 2 numbers that add up to 5");
 }
 
 TEST_F(Pipeline, layers_by_hand_that_are_no_numbers_are_refused) {

@@ -23,7 +23,9 @@ class TensorParallel : public test::PassCase {
                      {TENON_ROLE_ACT, "logits", {"batch", "seq", "vocab"}}};
     graph_.lend();
   }
-  tenon_graph::Value& value(const std::string& name) { return graph_.values[graph_.id_of(name) - tenon_graph::kFirstValue]; }
+  tenon_graph::Value& value(const std::string& name) {
+    return graph_.values[graph_.id_of(name) - tenon_graph::kFirstValue];
+  }
   void resize(const std::string& name, std::vector<int64_t> sizes) {
     value(name).sizes = std::move(sizes);
     graph_.lend();
@@ -54,7 +56,8 @@ TEST_F(TensorParallel, without_vocabulary_leaves_embedding_and_head_whole) {
 TEST_F(TensorParallel, groups_that_do_not_divide_are_refused_with_what_to_do) {
   resize("q", {2, 4, 8, 8});
   EXPECT_EQ(run(),
-            "'q': group 2 is not divisible by tp 4 (groups of query heads that share keys and values): use a smaller "
+            "'q': group 2 is not divisible by tp 4 (groups of query heads that share keys and values): use a "
+            "smaller "
             "tp, or attention = \"replicate\"");
 }
 
@@ -68,9 +71,10 @@ TEST_F(TensorParallel, groups_that_do_not_divide_can_be_replicated) {
 
 TEST_F(TensorParallel, a_vocabulary_that_does_not_divide_is_refused_with_the_next_that_does) {
   resize("wte", {50257, 8});
-  EXPECT_EQ(run(),
-            "'wte': vocab 50257 is not divisible by tp 4: pad the model's vocabulary to 50260, or set vocabulary = "
-            "false");
+  EXPECT_EQ(
+      run(),
+      "'wte': vocab 50257 is not divisible by tp 4: pad the model's vocabulary to 50260, or set vocabulary = "
+      "false");
 }
 
 TEST_F(TensorParallel, a_width_that_does_not_divide_is_refused) {
@@ -82,8 +86,10 @@ TEST_F(TensorParallel, the_axis_can_be_chosen) {
   options_.set("axis", "model");
   EXPECT_EQ(run(), "the mesh has no axis 'model': add it to mesh, or set axis to one of its");
   options_.set("axis", "inner");
-  EXPECT_EQ(run(), "'wte': vocab 8 is not divisible by inner 3: pad the model's vocabulary to 9, or set vocabulary = "
-                   "false");
+  EXPECT_EQ(
+      run(),
+      "'wte': vocab 8 is not divisible by inner 3: pad the model's vocabulary to 9, or set vocabulary = "
+      "false");
 }
 
 TEST_F(TensorParallel, what_the_core_refuses_is_passed_on) {

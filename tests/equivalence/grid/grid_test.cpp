@@ -48,6 +48,27 @@ TEST_P(EqualityGrid, equals_one_device) {
   expect_close_tensors(*one, *many, kTolerance);
 }
 
+// Ranks that share a sequence hold parts of it: a routing group that spans two would be other tokens.
+TEST(RoutingGroups, that_span_parts_of_a_cut_sequence_are_refused) {
+  Case c;
+  c.model = "moe";
+  c.context = {4, "ring"};
+  c.optimizer = "sgd";
+  c.order = {"cp"};
+  Json recipe = together(c, text_file(false));
+  for (Json& entry : recipe["model"]["ops"]) {
+    if (!entry.contains("repeat")) continue;
+    for (Json& op : entry["ops"]) {
+      if (op.contains("attrs") && op["attrs"].contains("group")) op["attrs"]["group"] = 4;
+    }
+  }
+  const auto refused = run_virtual(recipe, {.ranks = 4});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().cause,
+            "the 2 tokens of a part of a sequence, of which each of 4 ranks has two, are not whole routing "
+            "groups of 4");
+}
+
 // Cases of the seeded sample come first in a fixed random order.
 std::vector<Numbered> numbered(bool sample) {
   const std::vector<Case>& cases = grid().cases;

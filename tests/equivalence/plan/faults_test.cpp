@@ -151,7 +151,9 @@ TEST_P(Transfers, over_a_smaller_group_than_the_peers_is_a_deadlock) {
 
 // Each pair meets, but in another order on each rank: no two ever agree.
 TEST(transfers, in_a_cycle_are_a_deadlock) {
-  const auto pair = [](InstrId id, int32_t a, int32_t b) { return Transfer{id, "all_reduce", {a, b}, -1, 8}; };
+  const auto pair = [](InstrId id, int32_t a, int32_t b) {
+    return Transfer{id, "all_reduce", {a, b}, -1, 8};
+  };
   const std::vector<std::vector<Transfer>> cycle{
       {pair(0, 0, 1), pair(1, 0, 2)}, {pair(2, 1, 2), pair(0, 0, 1)}, {pair(1, 0, 2), pair(2, 1, 2)}};
   EXPECT_EQ(check_transfers(cycle).error().code, "V003");
@@ -208,8 +210,8 @@ TEST_P(Faults, a_buffer_moved_onto_one_that_is_read_later) {
     }
   }
   EXPECT_EQ(check_uses(program_).error().cause, "'" + program_.instrs[q].in[0].name +
-                                                     "' was written over by instruction " +
-                                                     std::to_string(clobber) + " (bias_add)");
+                                                    "' was written over by instruction " +
+                                                    std::to_string(clobber) + " (bias_add)");
   EXPECT_EQ(refusing(), "V004");
 }
 
@@ -249,8 +251,8 @@ TEST_P(Faults, a_peak_other_than_planned) {
 
 TEST_P(Faults, two_buckets_of_parameters_in_one_place) {
   const BufferId first = program_.params[0].operand.buffer;
-  const auto other = std::ranges::find_if(
-      program_.params, [first](const TensorInfo& p) { return p.operand.buffer != first; });
+  const auto other = std::ranges::find_if(program_.params,
+                                          [first](const TensorInfo& p) { return p.operand.buffer != first; });
   program_.buffers[other->operand.buffer].offset = program_.buffers[first].offset;
   expect("V005", "'params.", "train program");
   EXPECT_TRUE(check_memory(program_).error().cause.ends_with("' share bytes"));
@@ -396,7 +398,8 @@ TEST_P(Faults, a_bucket_not_updated) {
   const std::string name = program_.params[*leaves.begin()].name;
   erase(update());
   replan();
-  EXPECT_EQ(check_completeness(programs_).error().cause, "parameter '" + name + "' is updated 0 times in a step");
+  EXPECT_EQ(check_completeness(programs_).error().cause,
+            "parameter '" + name + "' is updated 0 times in a step");
   EXPECT_EQ(check_completeness(programs_).error().place, name);
 }
 
@@ -497,7 +500,8 @@ TEST_P(Faults, a_norm_without_a_bucket) {
   erase(find_kind("norms", -1));
   replan();
   EXPECT_EQ(refusing(), "V006 V007");
-  EXPECT_NE(check_completeness(programs_).error().cause.find("the norm lacks the gradient of"), std::string::npos);
+  EXPECT_NE(check_completeness(programs_).error().cause.find("the norm lacks the gradient of"),
+            std::string::npos);
 }
 
 TEST_P(Faults, a_norm_taken_before_the_reduction) {

@@ -1,5 +1,5 @@
-// Sound programs into which tests plant faults: finding, removing and repeating instructions, and which checks
-// refuse what came of it.
+// Sound programs into which tests plant faults: finding, removing and repeating instructions, and which
+// checks refuse what came of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -74,8 +74,8 @@ class Planted {
     ask(check_completeness(programs_));
     return out;
   }
-  // The checks with these codes refuse, and verify() with the first of them. `cause` and `place`: parts of its
-  // message.
+  // The checks with these codes refuse, and verify() with the first of them. `cause` and `place`: parts of
+  // its message.
   void expect(const std::string& codes, const std::string& cause, const std::string& place) const {
     EXPECT_EQ(refusing(), codes);
     const auto report = verify(programs_);

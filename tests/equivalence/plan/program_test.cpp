@@ -145,8 +145,8 @@ TEST(compile, of_gpt2_124m_with_8_microbatches_prints_its_time) {
   const Program program = only_program(gpt2_124m(), {.dp = 8, .microbatches = 8, .bucket_bytes = 4u << 20});
   const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(program.params.size(), 4u + 12 * 16);
-  std::printf("%zu instructions, %zu buffers: %.3f s\n", program.instrs.size(),
-              program.buffers.size(), all.count());
+  std::printf("%zu instructions, %zu buffers: %.3f s\n", program.instrs.size(), program.buffers.size(),
+              all.count());
   const auto timed = [&program](const char* name, auto check) {
     const auto begin = std::chrono::steady_clock::now();
     check(program);

@@ -1,5 +1,6 @@
-// The tester is tested, part two: faults as a strategy or its emission might make them, planted into sound programs
-// of pipelines, ZeRO, tensor and expert parallelism. Each is refused by the check that should, with its place.
+// The tester is tested, part two: faults as a strategy or its emission might make them, planted into sound
+// programs of pipelines, ZeRO, tensor and expert parallelism. Each is refused by the check that should, with
+// its place.
 #include "planted.hpp"
 #include "strategy_programs.hpp"
 
@@ -10,7 +11,8 @@ const Combination kPipeline{"pp2_dp2", "gpt2", {{"pp", 2}, {"dp", 2}}, "pipeline
 const Combination kZero1{"zero1", "gpt2", {{"dp", 2}}, "data zero1"};
 const Combination kZero2{"zero2", "gpt2", {{"dp", 4}}, "data zero2", "", 2};
 const Combination kZero3{"zero3", "gpt2", {{"dp", 2}}, "data zero3", "", 2};
-const Combination kHierarchical{"hierarchical", "gpt2", {{"dp_out", 2}, {"dp_in", 2}}, "data zero2:dp_in", "", 2};
+const Combination kHierarchical{"hierarchical",     "gpt2", {{"dp_out", 2}, {"dp_in", 2}},
+                                "data zero2:dp_in", "",     2};
 const Combination kTensor{"dp2_tp2", "gpt2", {{"dp", 2}, {"tp", 2}}, "data sequence", "", 2};
 const Combination kRing{"cp2", "gpt2", {{"cp", 2}}, "ring"};
 const Combination kExperts{"experts", "moe", {{"dp", 2}}, "data expert", "", 2};
@@ -58,7 +60,9 @@ class PipelineFault : public Faulty {
   PipelineFault() : Faulty(kPipeline) {}
 
   static bool sends(const Instr& i, int microbatch) { return i.kind == "send" && i.microbatch == microbatch; }
-  static bool over_stages(const Instr& i) { return i.kind == "all_reduce" && i.axes == std::vector<AxisId>{0}; }
+  static bool over_stages(const Instr& i) {
+    return i.kind == "all_reduce" && i.axes == std::vector<AxisId>{0};
+  }
   static bool joins_tied(const Instr& i) { return i.kind == "add" && i.in[1].name.ends_with(".other"); }
 };
 
@@ -78,8 +82,8 @@ TEST_F(PipelineFault, a_lost_microbatch) {
 }
 
 TEST_F(PipelineFault, a_swapped_pair_of_sends) {
-  const InstrId first = find(0, [](const Instr& i) { return sends(i, 0); }),
-                second = find(0, [](const Instr& i) { return sends(i, 1); });
+  const InstrId first = find(0, [](const Instr&i) { return sends(i, 0); }),
+                second = find(0, [](const Instr&i) { return sends(i, 1); });
   move(0, first, second);
   replan();
   EXPECT_EQ(refusing(), "V002");
@@ -90,8 +94,8 @@ TEST_F(PipelineFault, a_swapped_pair_of_sends) {
 }
 
 TEST_F(PipelineFault, a_receive_hoisted_above_a_send) {
-  const InstrId send = find(0, [](const Instr& i) { return i.kind == "send"; }),
-                recv = find(0, [](const Instr& i) { return i.kind == "recv"; });
+  const InstrId send = find(0, [](const Instr&i) { return i.kind == "send"; }),
+                recv = find(0, [](const Instr&i) { return i.kind == "recv"; });
   ASSERT_LT(send, recv);
   move(0, recv, send);
   replan();
@@ -161,15 +165,16 @@ TEST_F(PipelineFault, a_tied_weights_gradient_added_twice) {
 }
 
 TEST_F(PipelineFault, a_tied_weight_not_sent_back_to_its_copy) {
-  erase_instr(program(0), find(0, [](const Instr& i) { return i.kind == "send" && starts(i.in[0], "params."); }));
-  erase_instr(program(1), find(1, [](const Instr& i) { return i.kind == "recv" && starts(i.out[0], "params."); }));
+  erase_instr(program(0),
+              find(0, [](const Instr& i) { return i.kind == "send" && starts(i.in[0], "params."); }));
+  erase_instr(program(1),
+              find(1, [](const Instr& i) { return i.kind == "recv" && starts(i.out[0], "params."); }));
   replan();
   expect("V007", "parameter 'wte.weight' is not brought up to date on every rank", "wte.weight");
 }
 
 TEST_F(PipelineFault, a_tied_weight_sent_back_before_its_update) {
-  const InstrId send =
-      find(0, [](const Instr& i) { return i.kind == "send" && starts(i.in[0], "params."); });
+  const InstrId send = find(0, [](const Instr& i) { return i.kind == "send" && starts(i.in[0], "params."); });
   const BufferId params = at(0, send).in[0].buffer;
   const InstrId update =
       find(0, [params](const Instr& i) { return i.kind == "update" && i.out[0].buffer == params; });
@@ -181,7 +186,8 @@ TEST_F(PipelineFault, a_tied_weight_sent_back_before_its_update) {
 TEST_F(PipelineFault, a_loss_broadcast_from_the_wrong_stage) {
   const auto loss = [this](size_t klass) {
     const BufferId buffer = programs_[klass].outputs.at("loss").buffer;
-    return find(klass, [buffer](const Instr& i) { return i.kind == "broadcast" && i.out[0].buffer == buffer; });
+    return find(klass,
+                [buffer](const Instr& i) { return i.kind == "broadcast" && i.out[0].buffer == buffer; });
   };
   const InstrId here = loss(0), there = loss(1);
   at(0, here).peer = 0;
@@ -251,7 +257,8 @@ TEST_F(Zero1Fault, an_update_of_parts_that_nobody_copied) {
   erase_instr(program(), find(0, [](const Instr& i) { return i.kind == "own_part"; }));
   replan();
   EXPECT_EQ(check_completeness(programs_).error().code, "V007");
-  EXPECT_NE(check_completeness(programs_).error().cause.find("is not updated where it is"), std::string::npos);
+  EXPECT_NE(check_completeness(programs_).error().cause.find("is not updated where it is"),
+            std::string::npos);
 }
 
 class Zero2Fault : public Faulty {
@@ -293,7 +300,8 @@ TEST_F(Zero2Fault, norms_of_parts_without_zeros_before_them) {
 }
 
 TEST_F(Zero2Fault, a_part_of_the_gradients_reduced_once_more) {
-  const InstrId norms = find(0, [](const Instr& i) { return i.kind == "norms" && starts(i.in[0], "grad_part"); });
+  const InstrId norms =
+      find(0, [](const Instr& i) { return i.kind == "norms" && starts(i.in[0], "grad_part"); });
   Instr sum = at(0, find(0, [](const Instr& i) { return i.kind == "all_reduce"; }));
   sum.in = sum.out = {at(0, norms).in[0]};
   insert_instr(program(), norms, sum);
@@ -302,7 +310,8 @@ TEST_F(Zero2Fault, a_part_of_the_gradients_reduced_once_more) {
 }
 
 TEST_F(Zero2Fault, a_microbatch_that_is_not_added_to_the_part) {
-  erase_instr(program(), find(0, [](const Instr& i) { return i.kind == "add" && starts(i.out[0], "grad_part"); }));
+  erase_instr(program(),
+              find(0, [](const Instr& i) { return i.kind == "add" && starts(i.out[0], "grad_part"); }));
   replan();
   expect("V007", "of 1 microbatches, not of 2", "(norms");
 }
@@ -334,7 +343,8 @@ class Zero3Fault : public Faulty {
 };
 
 TEST_F(Zero3Fault, parameters_that_are_used_without_being_gathered) {
-  erase_instr(program(), find(0, [](const Instr& i) { return i.kind == "all_gather" && i.phase == Phase::forward; }));
+  erase_instr(program(),
+              find(0, [](const Instr& i) { return i.kind == "all_gather" && i.phase == Phase::forward; }));
   replan();
   EXPECT_NE(refusing().find("V006"), std::string::npos);
 }
@@ -388,7 +398,8 @@ TEST_F(TensorFault, a_norm_counted_once_for_each_rank) {
   at(0, id).in = at(0, id).out = {all};
   replan();
   expect("V007", " 2 times", "(clip_scale");
-  EXPECT_NE(check_completeness(programs_).error().cause.find("the norm has the gradient of '"), std::string::npos);
+  EXPECT_NE(check_completeness(programs_).error().cause.find("the norm has the gradient of '"),
+            std::string::npos);
 }
 
 TEST_F(TensorFault, a_norm_of_one_ranks_part_alone) {
@@ -437,7 +448,8 @@ TEST_F(RingFault, a_block_sent_on_before_it_has_come) {
 }
 
 TEST_F(RingFault, a_gradient_summed_over_a_part_of_the_sequence) {
-  erase_instr(program(), find(0, [](const Instr& i) { return i.kind == "all_reduce" && starts(i.in[0], "grads."); }));
+  erase_instr(program(),
+              find(0, [](const Instr& i) { return i.kind == "all_reduce" && starts(i.in[0], "grads."); }));
   replan();
   expect("V007", "is not summed over cp", "(norms");
 }

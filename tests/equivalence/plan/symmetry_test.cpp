@@ -1,5 +1,5 @@
-// The proof by symmetry against every rank run, on worlds up to 512: both accept sound programs, and what the one
-// refuses of faulty ones the other does too.
+// The proof by symmetry against every rank run, on worlds up to 512: both accept sound programs, and what the
+// one refuses of faulty ones the other does too.
 #include <random>
 
 #include "planted.hpp"
@@ -24,7 +24,8 @@ class Symmetry : public testing::TestWithParam<Combination>, protected Planted {
   static std::string code_of(const Status& status) { return status.ok() ? "" : status.error().code; }
   // The verdict of both, which must be one.
   std::string verdict(const std::string& what) const {
-    const std::string symmetric = code_of(check_symmetric(programs_)), all = code_of(check_every_rank(programs_));
+    const std::string symmetric = code_of(check_symmetric(programs_)),
+                      all = code_of(check_every_rank(programs_));
     EXPECT_EQ(symmetric, all) << what;
     return symmetric;
   }
@@ -77,8 +78,8 @@ TEST_P(Symmetry, of_faulty_programs_is_what_every_rank_shows) {
         insert_instr(program, a, program.instrs[a]);
         break;
     }
-    ++verdicts[verdict(what + ", instruction " + std::to_string(a) + " and " + std::to_string(b) + " of class " +
-                       std::to_string(program.pipeline_rank))];
+    ++verdicts[verdict(what + ", instruction " + std::to_string(a) + " and " + std::to_string(b) +
+                       " of class " + std::to_string(program.pipeline_rank))];
   }
   EXPECT_GE(verdicts["V002"] + verdicts["V003"], kFaults * 3 / 4);
 }
@@ -87,11 +88,21 @@ const Combination kWorlds[] = {
     {"dp8_zero3", "gpt2", {{"dp", 8}}, "data zero3", "", 2},
     {"dp16_tp4", "llama", {{"dp", 16}, {"tp", 4}}, "data sequence zero1", "", 2},
     {"pp3", "gpt2", {{"pp", 3}}, "pipeline", "1f1b", 3},
-    {"pp2_dp4_cp2_tp2", "llama", {{"pp", 2}, {"dp", 4}, {"cp", 2}, {"tp", 2}}, "pipeline data ring sequence zero2",
-     "1f1b", 2},
+    {"pp2_dp4_cp2_tp2",
+     "llama",
+     {{"pp", 2}, {"dp", 4}, {"cp", 2}, {"tp", 2}},
+     "pipeline data ring sequence zero2",
+     "1f1b",
+     2},
     {"dp8_pp4_tp4", "gpt2", {{"dp", 8}, {"pp", 4}, {"tp", 4}}, "pipeline data tensor zero3", "1f1b", 4, 4},
     {"pp4_dp8_zb_v", "gpt2 untied", {{"pp", 4}, {"dp", 8}}, "pipeline2 data zero2", "zb-v", 8, 8},
-    {"tp4_dp16_pp8", "gpt2", {{"tp", 4}, {"dp", 16}, {"pp", 8}}, "pipeline data sequence zero1", "1f1b", 8, 8},
+    {"tp4_dp16_pp8",
+     "gpt2",
+     {{"tp", 4}, {"dp", 16}, {"pp", 8}},
+     "pipeline data sequence zero1",
+     "1f1b",
+     8,
+     8},
 };
 
 INSTANTIATE_TEST_SUITE_P(worlds, Symmetry, testing::ValuesIn(kWorlds),

@@ -84,8 +84,8 @@ inline std::vector<OpCase> op_cases() {
   };
 }
 
-// Kinds that no kernel runs: they move data, go to the optimizer, or become several instructions that exchange
-// blocks, which whole programs judge (tests/equivalence/run).
+// Kinds that no kernel runs: they move data, go to the optimizer, or become several instructions that
+// exchange blocks, which whole programs judge (tests/equivalence/run).
 inline bool has_kernel_case(const OpDef& def) {
   const std::string_view kind = def.kind;
   return collective_of(def) == Collective::none && kind != "update" && !kind.starts_with("attention_ring");

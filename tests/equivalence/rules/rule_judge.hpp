@@ -104,7 +104,8 @@ class RuleJudge {
     std::vector<LocalOperand> local_in, local_out;
     for (size_t i = 0; i < in.size(); ++i) local_in.push_back({&typing.inputs[i], &in[i].dims()});
     for (size_t k = 0; k < out.size(); ++k) local_out.push_back({&typing.outputs[k], &out[k].dims()});
-    KernelCall call = kernel_call(def_, rule_, case_.attrs, local_in, local_out, mesh_, static_cast<int64_t>(rank));
+    KernelCall call =
+        kernel_call(def_, rule_, case_.attrs, local_in, local_out, mesh_, static_cast<int64_t>(rank));
     if (!starts_ && call.attrs.contains("start")) call.attrs["start"] = int64_t{0};
     return call;
   }

@@ -178,8 +178,8 @@ const std::set<std::string> kStricterThanNeeded = {
     "linear rmsnorm_wgrad 1",  // linear in x and in rstd, given the other
     "linear rmsnorm_wgrad 2",
     "linear combine_dgrad 1,2",  // dy is linear in the gates and dgate in y, given dx
-    "whole attention_dgrad t",  // the statistics of the whole row come with lse
-    "whole dispatch k",         // sums over choices; but a router's choices are made together
+    "whole attention_dgrad t",   // the statistics of the whole row come with lse
+    "whole dispatch k",          // sums over choices; but a router's choices are made together
     "whole dispatch_dgrad k",   "whole combine k", "whole combine_dgrad k",
 };
 
@@ -325,7 +325,8 @@ TEST(Rules, AShardOfAVocabularyWithoutItsStartIsFoundWrong) {
   for (const char* kind : {"embedding", "embedding_wgrad", "cross_entropy_dgrad"}) {
     RuleJudge judge(kernels, case_named(kind));
     const Rule& rule = judge.rule();
-    const auto v = std::ranges::find(rule.factors, std::string("v"), &Rule::Factor::name) - rule.factors.begin();
+    const auto v =
+        std::ranges::find(rule.factors, std::string("v"), &Rule::Factor::name) - rule.factors.begin();
     std::vector<Placement> given = partial_on(rule, 0, 0);
     std::vector<std::optional<Placement>> wanted;
     const auto cut = [v](const std::vector<int>& factors, Placement& placement) {

@@ -1,5 +1,5 @@
-// What no check of a program can see, the comparison with one device does: positions that do not move with the
-// part of the sequence, and a block of keys that is left out, planted between the core and the kernels.
+// What no check of a program can see, the comparison with one device does: positions that do not move with
+// the part of the sequence, and a block of keys that is left out, planted between the core and the kernels.
 #include <mutex>
 
 #include "close.hpp"
@@ -56,7 +56,8 @@ class FaultyKernels {
     std::array<std::vector<int32_t>, 2> positions;
     for (size_t k : {0u, 1u}) {
       const auto& dims = known.in[known.in.size() - 2 + k];
-      for (int64_t i = 0; i < dims[0] * dims[1]; ++i) positions[k].push_back(static_cast<int32_t>(i % dims[1]));
+      for (int64_t i = 0; i < dims[0] * dims[1]; ++i)
+        positions[k].push_back(static_cast<int32_t>(i % dims[1]));
       changed[known.in.size() - 2 + k] = positions[k].data();
     }
     const size_t rest = known.kind == "attention" ? 3 : 4;  // outputs and workspace
@@ -77,7 +78,8 @@ double beyond_the_gate(const std::string& exchange, Fault fault) {
   const auto one = run_virtual(recipe_of(c, corpus_file(), true), {.steps = 1});
   const auto many = run_virtual(recipe_of(c, corpus_file(), false),
                                 {.ranks = 2, .steps = 1, .change_plugins = [fault](PluginSet& plugins) {
-                                   plugins.kernels.table = FaultyKernels::around(plugins.kernels.table, fault);
+                                   plugins.kernels.table =
+                                       FaultyKernels::around(plugins.kernels.table, fault);
                                  }});
   EXPECT_TRUE(one.ok()) << (one.ok() ? "" : one.error().text());
   EXPECT_TRUE(many.ok()) << (many.ok() ? "" : many.error().text());
