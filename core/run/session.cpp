@@ -300,7 +300,7 @@ Overlap Session::overlap() const {
 
 int64_t Session::num_parameters() const {
   int64_t out = 0;
-  for (const Program& program : (train_ ? *train_ : *eval_).programs) {
+  for (const Program& program : programs_->layout().programs) {
     for (const TensorInfo& param : program.params) out += param.copy ? 0 : elements(param.dims);
   }
   return out;
@@ -308,7 +308,7 @@ int64_t Session::num_parameters() const {
 
 int64_t Session::num_tensors() const {
   int64_t out = 0;
-  for (const Program& program : (train_ ? *train_ : *eval_).programs)
+  for (const Program& program : programs_->layout().programs)
     out += std::ranges::count(program.params, false, &TensorInfo::copy);
   return out;
 }
