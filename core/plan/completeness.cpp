@@ -390,6 +390,8 @@ class Completeness {
       return content;
     }
     for (AxisId axis : instr.axes) {
+      // A router's auxiliary loss and the loss it is added to may be cut by different axes beside the samples'.
+      if (content.tensor == kLoss && !axes_.contains(axis)) continue;
       const auto n = static_cast<int>(program_.mesh.axes[axis].size);
       auto [it, fresh] = content.summed.try_emplace(axis, std::vector<int>(static_cast<size_t>(n), 1));
       for (int& count : it->second) count *= fresh ? 1 : n;
