@@ -178,7 +178,7 @@ TEST(TypingTest, APartialOverAnAxisThatShardsTheOtherOperandIsReduced) {
 
 TEST(TypingTest, TheLossIsPartialOverEveryAxisThatShardsTokens) {
   const Typing t = type("cross_entropy", {sharded({{0}, {1}, {2}}), sharded({{}, {}})});
-  EXPECT_EQ(t.inputs[0], sharded({{0}, {1}, {}}));
+  EXPECT_EQ(t.inputs[0], sharded({{0}, {1}, {2}}));  // it exchanges over the vocabulary itself
   EXPECT_EQ(t.inputs[1], sharded({{0}, {1}}));
   EXPECT_EQ(t.outputs[0], sharded({}, {0, 1}));
   EXPECT_EQ(t.outputs[1], sharded({}, {0, 1}));

@@ -76,7 +76,7 @@ std::vector<Wrong> wrong_documents() {
       {"UnknownTop", with("/sede", 3), "R002", "unknown key 'sede'", "/sede",
        "known keys: batch comm context data eval kernels log lr mesh microbatches model name numerics "
        "optimizer precision "
-       "save seed steps strategies tenon"},
+       "save schedule seed steps strategies tenon"},
       {"UnknownInModel", with("/model/layers", 3), "R002", "unknown key 'layers'", "/model/layers",
        "known keys: logits name ops params"},
       {"UnknownInParam", with("/model/params/1/shape", 3), "R002", "unknown key 'shape'",

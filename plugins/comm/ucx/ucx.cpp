@@ -30,12 +30,12 @@ std::atomic<const tenon_host*>& log_host() {
   return host;
 }
 
-// UCX would print; errors also come back as values, so they are warnings here.
+// UCX would print. Errors also come back as values, from which the domain makes its own that name the rank.
 ucs_log_func_rc_t forward_log(const char* file, unsigned line, const char*, ucs_log_level_t level,
                               const ucs_log_component_config_t*, const char* format, va_list arguments) {
   const tenon_host* host = log_host().load();
-  const uint32_t ours = level <= UCS_LOG_LEVEL_ERROR  ? TENON_LOG_WARN
-                        : level == UCS_LOG_LEVEL_WARN ? TENON_LOG_INFO
+  const uint32_t ours = level < UCS_LOG_LEVEL_ERROR   ? TENON_LOG_WARN
+                        : level <= UCS_LOG_LEVEL_WARN ? TENON_LOG_INFO
                                                       : TENON_LOG_DEBUG;
   if (host == nullptr || host->log_enabled(host, ours) == 0) return UCS_LOG_FUNC_RC_STOP;
   char text[512];
