@@ -18,7 +18,7 @@ namespace {
 using checkpoint::Checkpoint;
 
 bool exists(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return stat(path.c_str(), &info) == 0;
 }
 
@@ -60,8 +60,10 @@ Result<Summary> summarise(const Checkpoint& from, const std::string& name) {
   }
   const checkpoint::Tensor& tensor = it->second;
   if (tensor.dtype != TENON_F32 && tensor.dtype != TENON_F64) {
-    return Error{"C012", std::string("'") + name + "' is " + checkpoint::dtype_name(tensor.dtype) +
-                             ", which is not summed up", from.directory(), "", TENON_E_UNSUPPORTED};
+    return Error{
+        "C012",
+        std::string("'") + name + "' is " + checkpoint::dtype_name(tensor.dtype) + ", which is not summed up",
+        from.directory(), "", TENON_E_UNSUPPORTED};
   }
   constexpr int64_t kPiece = int64_t{1} << 18;  // elements
   Summary out;
@@ -85,18 +87,24 @@ Status print_tensor(const Checkpoint& from, const CheckpointOptions& options) {
   const double n = static_cast<double>(std::max<int64_t>(s.count - s.not_finite, 1));
   const double mean = s.sum / n, rms = std::sqrt(s.squares / n);
   if (options.json) {
-    std::cout << Json{{"name", options.tensor},   {"dtype", checkpoint::dtype_name(tensor.dtype)},
-                      {"shape", tensor.shape},    {"elements", s.count},
-                      {"not_finite", s.not_finite}, {"min", s.low},
-                      {"max", s.high},            {"mean", mean},
-                      {"rms", rms},               {"first", s.first}}
+    std::cout << Json{{"name", options.tensor},
+                      {"dtype", checkpoint::dtype_name(tensor.dtype)},
+                      {"shape", tensor.shape},
+                      {"elements", s.count},
+                      {"not_finite", s.not_finite},
+                      {"min", s.low},
+                      {"max", s.high},
+                      {"mean", mean},
+                      {"rms", rms},
+                      {"first", s.first}}
                      .dump()
               << '\n';
     return {};
   }
-  std::cout << fmt::format("{} {}{}\nmin {:.6g}  max {:.6g}  mean {:.6g}  rms {:.6g}  not finite {}\nfirst {:.6g}\n",
-                           options.tensor, checkpoint::dtype_name(tensor.dtype), text_of(tensor.shape), s.low,
-                           s.high, mean, rms, s.not_finite, fmt::join(s.first, " "));
+  std::cout << fmt::format(
+      "{} {}{}\nmin {:.6g}  max {:.6g}  mean {:.6g}  rms {:.6g}  not finite {}\nfirst {:.6g}\n",
+      options.tensor, checkpoint::dtype_name(tensor.dtype), text_of(tensor.shape), s.low, s.high, mean, rms,
+      s.not_finite, fmt::join(s.first, " "));
   return {};
 }
 
@@ -112,34 +120,34 @@ Status print_contents(const Checkpoint& from, const CheckpointOptions& options) 
                        {"shape", tensor.shape},
                        {"parts", tensor.parts.size()}};
     }
-    std::cout << Json{{"step", manifest.id.step},
-                      {"run", manifest.id.run_id},
-                      {"shards", manifest.shards.size()},
-                      {"bytes", bytes},
-                      {"verified", options.verify},
-                      {"meta", meta},
-                      {"tensors", tensors}}
-                     .dump()
-              << '\n';
+    std::cout
+        << Json{{"step", manifest.id.step}, {"run", manifest.id.run_id},  {"shards", manifest.shards.size()},
+                {"bytes", bytes},           {"verified", options.verify}, {"meta", meta},
+                {"tensors", tensors}}
+               .dump()
+        << '\n';
     return {};
   }
-  std::cout << fmt::format("step {} of run {}, mesh {}, {} samples seen\n", manifest.id.step, manifest.id.run_id,
-                           meta.value("mesh", "?"), meta.value("samples_seen", int64_t{0}));
+  std::cout << fmt::format("step {} of run {}, mesh {}, {} samples seen\n", manifest.id.step,
+                           manifest.id.run_id, meta.value("mesh", "?"),
+                           meta.value("samples_seen", int64_t{0}));
   std::cout << fmt::format("{} tensors, {} in {} shards, {}\n", manifest.tensors.size(),
                            human_bytes(static_cast<uint64_t>(bytes)), manifest.shards.size(),
                            options.verify ? "every byte verified" : "structure verified");
   for (const auto& [name, tensor] : manifest.tensors) {
-    std::cout << fmt::format("{:<56} {:<4} {:<24} {}\n", name, checkpoint::dtype_name(tensor.dtype),
-                             text_of(tensor.shape),
-                             tensor.parts.size() == 1 ? "1 part" : fmt::format("{} parts", tensor.parts.size()));
+    std::cout << fmt::format(
+        "{:<56} {:<4} {:<24} {}\n", name, checkpoint::dtype_name(tensor.dtype), text_of(tensor.shape),
+        tensor.parts.size() == 1 ? "1 part" : fmt::format("{} parts", tensor.parts.size()));
   }
   return {};
 }
 
 // Newest first; a damaged one does not hide the others.
-Result<int> print_list(checkpoint::Storage& storage, const std::string& root, const CheckpointOptions& options) {
+Result<int> print_list(checkpoint::Storage& storage, const std::string& root,
+                       const CheckpointOptions& options) {
   TENON_TRY(const auto all, checkpoint::list_checkpoints(storage, root));
-  if (all.empty()) return Error{"C001", "no checkpoints", root, "name the folder of a run", TENON_E_CHECKPOINT};
+  if (all.empty())
+    return Error{"C001", "no checkpoints", root, "name the folder of a run", TENON_E_CHECKPOINT};
   Json list = Json::array();
   bool damaged = false;
   for (const checkpoint::Listing& entry : all) {
@@ -149,7 +157,9 @@ Result<int> print_list(checkpoint::Storage& storage, const std::string& root, co
       if (Status sound = opened.verify_all(); !sound.ok()) error = std::move(sound).error();
     }
     damaged |= error.has_value();
-    const std::string state = error ? "damaged: " + error->cause : options.verify ? "every byte verified" : "sound";
+    const std::string state = error            ? "damaged: " + error->cause
+                              : options.verify ? "every byte verified"
+                                               : "sound";
     list.push_back({{"path", entry.directory},
                     {"step", entry.step},
                     {"bytes", entry.bytes},
@@ -157,8 +167,8 @@ Result<int> print_list(checkpoint::Storage& storage, const std::string& root, co
                     {"state", state}});
     if (options.json) continue;
     std::cout << fmt::format("step {:>8}  {:>10}  {:>5} tensors  {}  {}\n", entry.step,
-                             human_bytes(static_cast<uint64_t>(entry.bytes)), entry.num_tensors, entry.directory,
-                             state);
+                             human_bytes(static_cast<uint64_t>(entry.bytes)), entry.num_tensors,
+                             entry.directory, state);
   }
   if (options.json) std::cout << list.dump() << '\n';
   return damaged ? 1 : 0;

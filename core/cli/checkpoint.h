@@ -8,9 +8,9 @@
 namespace tenon::cli {
 
 struct CheckpointOptions {
-  std::string path;    // folder of a run, of checkpoints, or one checkpoint
+  std::string path;     // folder of a run, of checkpoints, or one checkpoint
   bool verify = false;  // read every byte
-  std::string tensor;  // print this one's values in short; needs one checkpoint, or takes the newest
+  std::string tensor;   // print this one's values in short; needs one checkpoint, or takes the newest
   bool json = false;
 };
 

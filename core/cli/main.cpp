@@ -96,7 +96,8 @@ Result<int> resume(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Job job, job_from_run(arguments.target));
   install_stop_handler();
-  const int ranks = arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
+  const int ranks =
+      arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
   LaunchOptions options{ranks, true, style_of(arguments), arguments.threads};
   TENON_TRY(const LoopEnd end, launch(places, registry, job, options));
   return finish_run(arguments, job, end);
@@ -233,7 +234,8 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   add_run(*r, a);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
   add_run(*add("eval", "loss on the held-out data", evaluate), a);
-  CLI::App* c = add("check", "prove that a recipe would run on any number of ranks, without running it", check);
+  CLI::App* c =
+      add("check", "prove that a recipe would run on any number of ranks, without running it", check);
   add_recipe(*c, a);
   add_memory(*c, a);
   CLI::App* p = add("plan", "print a rank's mesh, memory and program; draw the step", plan);

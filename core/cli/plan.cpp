@@ -74,13 +74,14 @@ Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
                          human_bytes(largest->space_bytes[i]));
   }
   const std::string fits = what_would_fit(planned, ranks, memory);
-  return locate(Error{"P035",
-                      fmt::format("a rank needs {} ({}), and has {}", human_bytes(peak), parts, human_bytes(memory)),
-                      "/batch",
-                      (fits.empty() ? "" : fits + "; or ") +
-                          std::string("more ranks, a higher stage of parallel/zero, more parallel/tensor"),
-                      TENON_E_MEMORY},
-                planned.job.resolved);
+  return locate(
+      Error{"P035",
+            fmt::format("a rank needs {} ({}), and has {}", human_bytes(peak), parts, human_bytes(memory)),
+            "/batch",
+            (fits.empty() ? "" : fits + "; or ") +
+                std::string("more ranks, a higher stage of parallel/zero, more parallel/tensor"),
+            TENON_E_MEMORY},
+      planned.job.resolved);
 }
 
 Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
@@ -180,7 +181,8 @@ Result<int> check_recipe(const Places& places, const PlanOptions& options) {
   if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
   std::vector<std::string> passed = planned->compiled.report.passed;
   for (const Program& program : planned->compiled.programs)
-    passed.push_back(fmt::format("memory: {} needs {}", class_name(program), human_bytes(total_bytes(program))));
+    passed.push_back(
+        fmt::format("memory: {} needs {}", class_name(program), human_bytes(total_bytes(program))));
   passed.push_back(fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context));
   if (options.json) {
     std::cout << Json{{"ok", true},
@@ -232,9 +234,10 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   std::cout << place_of(program, options.rank) << text(program, {.fold = !options.unfold});
   std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
                            human_bytes(total_bytes(program)), program.flops / 1e9);
-  std::cout << fmt::format("simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
-                           simulation.seconds, 100 * simulation.idle_fraction(),
-                           100 * hidden_fraction(compiled.programs, options.machine));
+  std::cout << fmt::format(
+      "simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
+      simulation.seconds, 100 * simulation.idle_fraction(),
+      100 * hidden_fraction(compiled.programs, options.machine));
   return 0;
 }
 

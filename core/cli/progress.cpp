@@ -122,8 +122,9 @@ Status Progress::on_end(const Session& session) {
 Status Progress::report_overlap(const Session& session) {
   const Overlap overlap = session.overlap();
   if (overlap.alone_seconds <= 0) return {};
-  line(fmt::format("communication of rank 0: {:.2f} ms a step on its own, {:.2f} ms beside the work: {:.0f}% hidden",
-                   overlap.alone_seconds * 1e3, overlap.exposed_seconds * 1e3, overlap.hidden() * 100),
+  line(fmt::format(
+           "communication of rank 0: {:.2f} ms a step on its own, {:.2f} ms beside the work: {:.0f}% hidden",
+           overlap.alone_seconds * 1e3, overlap.exposed_seconds * 1e3, overlap.hidden() * 100),
        false);
   return record("overlap", session,
                 {{"alone_ms", overlap.alone_seconds * 1e3},

@@ -45,8 +45,8 @@ class Backward {
  private:
   Status contribute(ValueId target, ValueId grad);
   // Adds a backward op of op_, and records of what its operands are gradients.
-  Result<std::vector<ValueId>> add(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
-                                   Phase phase, const std::vector<ValueId>& targets);
+  Result<std::vector<ValueId>> add(const std::string& kind, const std::vector<ValueId>& in,
+                                   const Attrs& attrs, Phase phase, const std::vector<ValueId>& targets);
 
   Graph& graph_;
   std::vector<bool> needed_;          // per value: does the loss's gradient flow through it

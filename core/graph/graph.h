@@ -50,7 +50,7 @@ struct Value {
   Role role = Role::act;
   int layer = -1;  // round of the repeat that made it; -1: outside
   OpId producer = kNone;
-  Init init;                           // parameters only
+  Init init;              // parameters only
   std::vector<Pin> pins;  // in the order in which they were set, at most one for an axis
   Storage storage;        // parameters only
   Placement placement;    // known after propagation
@@ -66,7 +66,7 @@ struct Op {
   // Outputs that this op adds into: acc[k] is the value whose memory output k continues. Empty: none.
   std::vector<ValueId> acc;
   std::vector<AxisId> axes;  // collectives: the mesh axes they run over
-  int stage = 0;  // of the pipeline; a backward op is on the stage of its forward op
+  int stage = 0;             // of the pipeline; a backward op is on the stage of its forward op
   // Backward ops: per input, the forward value whose whole gradient it is, or kNone; per output, the value
   // to whose gradient it contributes. Empty: neither.
   std::vector<ValueId> grad_in;
@@ -94,8 +94,8 @@ class Graph {
   // One above the last stage of an op.
   int stages() const;
 
-  Dtype real = Dtype::f32;     // what "float" means in op signatures
-  AxisId pipeline = kNone;     // the mesh axis that stages are spread over
+  Dtype real = Dtype::f32;  // what "float" means in op signatures
+  AxisId pipeline = kNone;  // the mesh axis that stages are spread over
 
  private:
   std::vector<Value> values_;

@@ -316,8 +316,7 @@ class Propagator {
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
-    out_.graph.append(
-        Op{find_op(step.kind), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
+    out_.graph.append(Op{find_op(step.kind), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
     return to;
   }
 
@@ -326,7 +325,7 @@ class Propagator {
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
-  std::vector<Placement> natural_;  // per source value, as its op made it
+  std::vector<Placement> natural_;                                 // per source value, as its op made it
   std::map<std::pair<ValueId, int>, std::vector<ValueId>> cache_;  // (value, stage): its resharded forms
 };
 

@@ -5,8 +5,8 @@
 
 namespace tenon {
 
-// What an instruction on the compute lane runs on one member of its layout: itself, unless it is of kind "norms" or
-// "own_part". No member: the largest kernels that any member could run. An update runs none.
+// What an instruction on the compute lane runs on one member of its layout: itself, unless it is of kind
+// "norms" or "own_part". No member: the largest kernels that any member could run. An update runs none.
 std::vector<Instr> kernels_of(const Program& program, const Instr& instr, std::optional<size_t> member);
 
 }  // namespace tenon

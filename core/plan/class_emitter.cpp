@@ -123,7 +123,8 @@ void ClassEmitter::place_states(size_t bucket) {
           states, [&](const Operand& s) { return s.name == slot.name && s.dtype == slot.dtype; });
       if (it == states.end()) {
         Operand made{kNone, 0, slot.dtype, {layout.level > 0 ? layout.most() : layout.elements}, slot.name};
-        made.buffer = builder_.add_buffer(slot.name + "." + std::to_string(bucket), Space::state, made.bytes());
+        made.buffer =
+            builder_.add_buffer(slot.name + "." + std::to_string(bucket), Space::state, made.bytes());
         it = states.insert(states.end(), made);
       }
       TensorInfo info = param;
@@ -250,9 +251,8 @@ Status ClassEmitter::run(const Row& row, const std::function<void(ValueId)>& mad
     for (ValueId out : op.out) {
       const auto leaf = leaf_at_.find(out);
       if (leaf != leaf_at_.end()) {
-        Filling& filling = filling_.at({leaf->second.first, per_microbatch(leaf->second.first)
-                                                                ? row.microbatch
-                                                                : kWholeStep});
+        Filling& filling = filling_.at(
+            {leaf->second.first, per_microbatch(leaf->second.first) ? row.microbatch : kWholeStep});
         if (--filling.left == 0) completed(leaf->second.first);
         continue;
       }
@@ -333,8 +333,8 @@ bool ClassEmitter::can_take_over(ValueId id) const {
 
 // -- gradients --------------------------------------------------------------------------------------
 
-// Exact mode keeps the microbatches of a gradient apart, to add them in the fixed tree; so does a gradient that
-// rests in parts, to be reduced to its part each time.
+// Exact mode keeps the microbatches of a gradient apart, to add them in the fixed tree; so does a gradient
+// that rests in parts, to be reduced to its part each time.
 bool ClassEmitter::per_microbatch(size_t bucket) const {
   const Bucket& b = buckets()[bucket];
   return context_.options.exact ||

@@ -21,8 +21,8 @@ struct EmitContext {
   const ParamPlan& params;
   const StagePlan& stages;
   const Rows& rows;
-  bool tree;           // sums over ranks are added here, in the fixed tree
-  int64_t work_share;  // ranks over which an op's work is spread
+  bool tree;                  // sums over ranks are added here, in the fixed tree
+  int64_t work_share;         // ranks over which an op's work is spread
   std::vector<double> flops;  // of each op, over all ranks
 };
 
@@ -93,22 +93,22 @@ class ClassEmitter {
   ProgramBuilder builder_;
   Program& program_;
   std::unordered_map<Key, Live> live_;
-  std::vector<int> uses_;                       // per value: reads by this class in one microbatch
-  std::map<ValueId, std::pair<size_t, size_t>> param_at_;    // bucket, leaf
-  std::map<ValueId, std::pair<size_t, size_t>> leaf_at_;     // value of a gradient's chain -> bucket, leaf
-  std::vector<Operand> param_storage_;                       // per bucket
-  std::map<size_t, std::vector<Operand>> states_;            // per bucket that is updated here: its slots
-  std::vector<std::optional<Operand>> gathered_;             // per bucket, within a row
+  std::vector<int> uses_;                                  // per value: reads by this class in one microbatch
+  std::map<ValueId, std::pair<size_t, size_t>> param_at_;  // bucket, leaf
+  std::map<ValueId, std::pair<size_t, size_t>> leaf_at_;   // value of a gradient's chain -> bucket, leaf
+  std::vector<Operand> param_storage_;                     // per bucket
+  std::map<size_t, std::vector<Operand>> states_;          // per bucket that is updated here: its slots
+  std::vector<std::optional<Operand>> gathered_;           // per bucket, within a row
   std::map<std::pair<int, int>, std::vector<size_t>> gather_order_;  // (kind, stage): buckets by first use
-  std::vector<Operand> grads_;                               // per bucket: complete
+  std::vector<Operand> grads_;                                       // per bucket: complete
   struct Filling {
     Operand memory;
     std::vector<bool> written;  // per leaf
     int left = 0;               // contributions to come
   };
-  std::map<std::pair<size_t, int>, Filling> filling_;  // (bucket, microbatch or -1)
-  std::vector<int> contributions_;                      // per bucket and microbatch
-  std::vector<int> done_;                               // per bucket: microbatches complete
+  std::map<std::pair<size_t, int>, Filling> filling_;        // (bucket, microbatch or -1)
+  std::vector<int> contributions_;                           // per bucket and microbatch
+  std::vector<int> done_;                                    // per bucket: microbatches complete
   std::vector<std::vector<std::pair<int, Operand>>> folds_;  // per bucket
   std::map<ValueId, std::vector<std::pair<int, Operand>>> scalars_;
   std::map<ValueId, Operand> step_values_;

@@ -61,9 +61,7 @@ void emit_reshard(ProgramBuilder& builder, const Reshard& reshard, const Operand
       builder.unpack(received, dims, out, reshard.from_dim, phase);
       break;
     }
-    case Collective::slice:
-      builder.slice(in, out, reshard.to_dim, 0, reshard.axes, phase);
-      break;
+    case Collective::slice: builder.slice(in, out, reshard.to_dim, 0, reshard.axes, phase); break;
     case Collective::all_reduce:
     case Collective::none: break;
   }

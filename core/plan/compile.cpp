@@ -22,8 +22,8 @@ struct Split {  // of a step's samples
 
 // What the strategies say about the model before the sizes of microbatches are known.
 struct Probe {
-  int64_t data_ranks = 1;  // over which the samples are cut
-  int64_t seq_ranks = 1;   // over which each sequence is cut
+  int64_t data_ranks = 1;               // over which the samples are cut
+  int64_t seq_ranks = 1;                // over which each sequence is cut
   std::vector<int64_t> routing_groups;  // of consecutive tokens, of the ops that route them
   int stages = 1;
   AxisId pipeline = kNone;
@@ -51,14 +51,14 @@ Status check_context(const Recipe& recipe, int64_t ranks) {
   const int64_t parts = 2 * ranks;
   if (ranks == 1 || recipe.context % parts == 0) return {};
   const int64_t below = recipe.context / parts * parts;
-  return Error{"P010",
-               fmt::format("context {} is not divisible by {} (two parts for each of {} ranks that share a "
-                           "sequence)",
-                           recipe.context, parts, ranks),
-               "/context",
-               below > 0 ? fmt::format("nearest: {} or {}", below, below + parts)
-                         : fmt::format("nearest: {}", parts),
-               TENON_E_RECIPE};
+  return Error{
+      "P010",
+      fmt::format("context {} is not divisible by {} (two parts for each of {} ranks that share a "
+                  "sequence)",
+                  recipe.context, parts, ranks),
+      "/context",
+      below > 0 ? fmt::format("nearest: {} or {}", below, below + parts) : fmt::format("nearest: {}", parts),
+      TENON_E_RECIPE};
 }
 
 // A group whose tokens are in two parts would be another group than on one rank.
@@ -66,13 +66,14 @@ Status check_routing(const Recipe& recipe, const Probe& found) {
   const int64_t part = recipe.context / (2 * found.seq_ranks);
   for (int64_t group : found.routing_groups) {
     if (found.seq_ranks == 1 || part % group == 0) continue;
-    return Error{"P010",
-                 fmt::format("the {} tokens of a part of a sequence, of which each of {} ranks has two, are not "
-                             "whole routing groups of {}",
-                             part, found.seq_ranks, group),
-                 "/context",
-                 fmt::format("use routing groups of {} tokens or a divisor of that, or a longer context", part),
-                 TENON_E_RECIPE};
+    return Error{
+        "P010",
+        fmt::format("the {} tokens of a part of a sequence, of which each of {} ranks has two, are not "
+                    "whole routing groups of {}",
+                    part, found.seq_ranks, group),
+        "/context",
+        fmt::format("use routing groups of {} tokens or a divisor of that, or a longer context", part),
+        TENON_E_RECIPE};
   }
   return {};
 }
@@ -126,12 +127,13 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
     TENON_TRY(const Json document, parse_json(recipe.schedule_rows, "/schedule/rows"));
     TENON_TRY(Rows rows, parse_rows(document, microbatches, "/schedule/rows"));
     if (rows.ranks == ranks && rows.stages == probe.stages) return rows;
-    return Error{"P032",
-                 fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
-                             rows.stages, ranks, probe.stages),
-                 "/schedule/rows",
-                 fmt::format("give {} lists, one for each rank, with the stages 0 to {}", ranks, probe.stages - 1),
-                 TENON_E_RECIPE};
+    return Error{
+        "P032",
+        fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
+                    rows.stages, ranks, probe.stages),
+        "/schedule/rows",
+        fmt::format("give {} lists, one for each rank, with the stages 0 to {}", ranks, probe.stages - 1),
+        TENON_E_RECIPE};
   }
   if (options.schedule.table == nullptr) {
     return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
@@ -156,16 +158,17 @@ Status check_storage(const Recipe& recipe, const CompileOptions& options, const 
   for (ValueId id : graph.with_role(Role::param)) {
     if (graph.value(id).storage.level == 0 || !recipe.exact || options.tree_order) continue;
     return Error{"P034",
-                 graph.value(id).storage.by + " cuts gradients, and the comm plugin does not sum in the fixed "
-                 "tree that exact mode needs for that",
+                 graph.value(id).storage.by +
+                     " cuts gradients, and the comm plugin does not sum in the fixed "
+                     "tree that exact mode needs for that",
                  "/comm", "use a comm plugin that does (comm/local, comm/ucx), or numerics fast",
                  TENON_E_RECIPE};
   }
   return {};
 }
 
-// The fixed tree adds logical shards of the batch. A parameter that is cut over an axis of the batch gets its gradient
-// by exchange instead, in an order that depends on the number of ranks.
+// The fixed tree adds logical shards of the batch. A parameter that is cut over an axis of the batch gets its
+// gradient by exchange instead, in an order that depends on the number of ranks.
 Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& mesh) {
   if (!recipe.exact) return {};
   const Graph& graph = train.graph;
@@ -174,11 +177,12 @@ Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& me
     for (const auto& cut : tokens.dims) {
       for (AxisId axis : cut) {
         if (!graph.value(id).placement.sharded_dim(axis)) continue;
-        return Error{"P036",
-                     fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
-                                 "the number of ranks",
-                                 graph.value(id).name, mesh.axes[axis].name),
-                     "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
+        return Error{
+            "P036",
+            fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
+                        "the number of ranks",
+                        graph.value(id).name, mesh.axes[axis].name),
+            "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
       }
     }
   }
@@ -267,8 +271,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_CHECK(check_context(recipe, found.seq_ranks));
   TENON_CHECK(check_routing(recipe, found));
   TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
-  TENON_TRY(const Rows train_rows,
-            plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
+  TENON_TRY(const Rows train_rows, plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
   TENON_TRY(const JointGraph train,
             build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
   TENON_CHECK(check_storage(recipe, options, train.graph));

@@ -153,10 +153,11 @@ class Completeness {
                       param.name);
       }
       if (!fresh_.contains(param.operand.buffer)) {
-        return refuse("V007",
-                      fmt::format("parameter '{}' is not brought up to date on every rank that holds it whole",
-                                  param.name),
-                      param.name);
+        return refuse(
+            "V007",
+            fmt::format("parameter '{}' is not brought up to date on every rank that holds it whole",
+                        param.name),
+            param.name);
       }
     }
     for (const std::string name : {kLoss, "count"}) {
@@ -390,7 +391,8 @@ class Completeness {
       return content;
     }
     for (AxisId axis : instr.axes) {
-      // A router's auxiliary loss and the loss it is added to may be cut by different axes beside the samples'.
+      // A router's auxiliary loss and the loss it is added to may be cut by different axes beside the
+      // samples'.
       if (content.tensor == kLoss && !axes_.contains(axis)) continue;
       const auto n = static_cast<int>(program_.mesh.axes[axis].size);
       auto [it, fresh] = content.summed.try_emplace(axis, std::vector<int>(static_cast<size_t>(n), 1));
@@ -454,7 +456,8 @@ class Completeness {
     if (instr.layout >= 0) return {{to, content}};
     if (content.part_of != nullptr) {
       const Layout& layout = *content.part_of;
-      if (layout.flat >= 0 || instr.axes.size() != 1 || layout.axis != axis || layout.part_bytes != from.hi - from.lo)
+      if (layout.flat >= 0 || instr.axes.size() != 1 || layout.axis != axis ||
+          layout.part_bytes != from.hi - from.lo)
         return {{to, mixture()}};
       Pieces out;
       for (auto [piece, before] : layout.pieces) {
@@ -487,8 +490,7 @@ class Completeness {
                        static_cast<uint64_t>(leaf.first + leaf.count) * size};
     const Range all = range(bucket);
     const Content whole = content_of(bucket);
-    if (whole.part_of == nullptr)
-      return uniform(read(moved(inside, 0, all.lo), bucket.buffer));
+    if (whole.part_of == nullptr) return uniform(read(moved(inside, 0, all.lo), bucket.buffer));
     Pieces out;
     for (const auto& [piece, content] : whole.part_of->pieces) {
       if (piece.lo < inside.hi && inside.lo < piece.hi) out.emplace_back(piece, content);
@@ -517,8 +519,8 @@ class Completeness {
       for (const auto& [axis, members] : content.summed) {
         if (summed_axes(param).contains(axis)) continue;
         return refuse("V007",
-                      fmt::format("'{}.grad' is summed over {}, on which no rank has an addend of it", param.name,
-                                  program_.mesh.axes[axis].name),
+                      fmt::format("'{}.grad' is summed over {}, on which no rank has an addend of it",
+                                  param.name, program_.mesh.axes[axis].name),
                       where(program_, id));
       }
     }
@@ -529,7 +531,8 @@ class Completeness {
     const Instr& instr = program_.instrs[id];
     const FlatLayout* layout = layout_of(instr);
     if (layout == nullptr || instr.in.size() != 2 || instr.out.empty())
-      return refuse("V007", "an update is of one bucket, with its gradients and a scale", where(program_, id));
+      return refuse("V007", "an update is of one bucket, with its gradients and a scale",
+                    where(program_, id));
     TENON_CHECK(check_gradients(id, *layout, instr.in[0]));
     const bool own = layout->level == 1 || layout->level == 2;
     const Operand& params = instr.out[0];
@@ -537,7 +540,8 @@ class Completeness {
       const TensorInfo& param = program_.params[leaf.param];
       const bool here = own ? content_of(params).tensor == kOwnPart
                             : params.buffer == param.operand.buffer && params.offset == 0;
-      if (!here) return refuse("V007", "'" + param.name + "' is not updated where it is", where(program_, id));
+      if (!here)
+        return refuse("V007", "'" + param.name + "' is not updated where it is", where(program_, id));
       ++updates_[param.name];
       TENON_CHECK(check_states(id, param));
     }
@@ -576,7 +580,8 @@ class Completeness {
       const TensorInfo& param = program_.params[leaf.param];
       ++content.squares[param.name];
       if (&leaf != &layout->leaves.front()) continue;  // all leaves of a bucket are cut by the same axes
-      for (const auto& dim : param.placement.dims) content.owed.insert(content.owed.end(), dim.begin(), dim.end());
+      for (const auto& dim : param.placement.dims)
+        content.owed.insert(content.owed.end(), dim.begin(), dim.end());
     }
     std::sort(content.owed.begin(), content.owed.end());
     write(instr.out[0], std::move(content));
@@ -588,9 +593,10 @@ class Completeness {
     Content all;
     for (const auto& [piece, content] : read(instr.in[0])) {
       if (content.mixed || !content.owed.empty()) {
-        return refuse("V007",
-                      fmt::format("squares are not summed over {} that cut their gradients", content.owed.size()),
-                      where(program_, id));
+        return refuse(
+            "V007",
+            fmt::format("squares are not summed over {} that cut their gradients", content.owed.size()),
+            where(program_, id));
       }
       for (const auto& [param, count] : content.squares) all.squares[param] += count;
     }
@@ -609,7 +615,8 @@ class Completeness {
     }
     for (const TensorInfo& param : program_.params) {
       if (content.squares.contains(param.name)) continue;
-      return refuse("V007", fmt::format("the norm lacks the gradient of '{}'", param.name), where(program_, id));
+      return refuse("V007", fmt::format("the norm lacks the gradient of '{}'", param.name),
+                    where(program_, id));
     }
     const Content tokens = content_of(instr.in.back());
     TENON_CHECK(check_whole(tokens, instr.in.back().name, 1, where(program_, id)));
@@ -617,7 +624,8 @@ class Completeness {
   }
 
   // Every contribution of every microbatch, once.
-  Status check_whole(const Content& content, const std::string& name, int expected, const std::string& place) const {
+  Status check_whole(const Content& content, const std::string& name, int expected,
+                     const std::string& place) const {
     if (content.mixed || content.part_of != nullptr) {
       return refuse("V007", "'" + name + "' is not a sum over microbatches and ranks", place);
     }
@@ -625,9 +633,10 @@ class Completeness {
     std::map<std::string, std::set<int>> by_op;
     for (const auto& [key, count] : content.from) {
       if (count != 1) {
-        return refuse("V007",
-                      fmt::format("'{}' has '{}' of microbatch {} {} times", name, key.first, key.second, count),
-                      place);
+        return refuse(
+            "V007",
+            fmt::format("'{}' has '{}' of microbatch {} {} times", name, key.first, key.second, count),
+            place);
       }
       by_op[key.first].insert(key.second);
     }
@@ -646,8 +655,8 @@ class Completeness {
     return {};
   }
 
-  // Over which a gradient is to be summed: where the graph has partial sums of it, and over all samples but those
-  // that come to it by exchange, over axes that cut the parameter itself.
+  // Over which a gradient is to be summed: where the graph has partial sums of it, and over all samples but
+  // those that come to it by exchange, over axes that cut the parameter itself.
   std::set<AxisId> summed_axes(const TensorInfo& param) const {
     std::set<AxisId> out = axes_;
     for (const auto& dim : param.placement.dims) {
@@ -669,10 +678,10 @@ class Completeness {
         return refuse("V007", fmt::format("'{}' is not summed over {}", name, along), place);
       for (size_t j = 0; j < it->second.size(); ++j) {
         if (it->second[j] == 1) continue;
-        return refuse("V007",
-                      fmt::format("'{}' has the value of member {} of {} {} times", name, j, along,
-                                  it->second[j]),
-                      place);
+        return refuse(
+            "V007",
+            fmt::format("'{}' has the value of member {} of {} {} times", name, j, along, it->second[j]),
+            place);
       }
     }
     return {};
@@ -685,9 +694,9 @@ class Completeness {
   const bool training_;
   InstrId next_ = 0;
   bool blocked_ = false;
-  bool announced_ = false;                            // this class's share of a sum over classes
-  std::set<AxisId> axes_;                             // that shard the samples
-  std::set<BufferId> fresh_;                          // parameters' buffers that hold this step's result
+  bool announced_ = false;    // this class's share of a sum over classes
+  std::set<AxisId> axes_;     // that shard the samples
+  std::set<BufferId> fresh_;  // parameters' buffers that hold this step's result
   ByteMap<Held> bytes_;
   std::map<std::pair<int, std::string>, int> ops_;
   std::map<std::string, int> updates_;
@@ -700,11 +709,12 @@ namespace {
 // A layout's leaves are whole parameters, side by side, and its parts together are all of it.
 Status check_layout(const Program& program, const FlatLayout& layout, std::vector<int>& in_layouts) {
   const auto wrong = [&](const std::string& what) {
-    return refuse("V007", what, fmt::format("{} program, layout of '{}'", program.name,
-                                            layout.leaves.empty() ? "nothing"
-                                            : layout.leaves[0].param < program.params.size()
-                                                ? program.params[layout.leaves[0].param].name
-                                                : "nobody"));
+    return refuse("V007", what,
+                  fmt::format("{} program, layout of '{}'", program.name,
+                              layout.leaves.empty() ? "nothing"
+                              : layout.leaves[0].param < program.params.size()
+                                  ? program.params[layout.leaves[0].param].name
+                                  : "nobody"));
   };
   int64_t end = 0;
   for (const FlatLayout::Leaf& leaf : layout.leaves) {
@@ -727,7 +737,8 @@ Status check_layouts(const Program& program) {
   for (const FlatLayout& layout : program.layouts) TENON_CHECK(check_layout(program, layout, in_layouts));
   for (size_t i = 0; i < in_layouts.size(); ++i) {
     if (in_layouts[i] == 1) continue;
-    return refuse("V007", fmt::format("parameter '{}' is in {} buckets", program.params[i].name, in_layouts[i]),
+    return refuse("V007",
+                  fmt::format("parameter '{}' is in {} buckets", program.params[i].name, in_layouts[i]),
                   program.params[i].name);
   }
   return {};
@@ -742,8 +753,7 @@ Status check_completeness(const std::vector<Program>& programs) {
   int loss_ops = 0;
   for (const Program& program : programs) {
     TENON_CHECK(check_layouts(program));
-    for (const Instr& instr : program.instrs)
-      loss_ops += instr.microbatch == 0 && makes_loss(instr) ? 1 : 0;
+    for (const Instr& instr : program.instrs) loss_ops += instr.microbatch == 0 && makes_loss(instr) ? 1 : 0;
   }
   for (const Program& program : programs)
     classes.emplace_back(program, static_cast<int64_t>(programs.size()), loss_ops, channels);

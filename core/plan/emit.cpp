@@ -61,8 +61,8 @@ class Emitter {
     return {};
   }
 
-  void transfer(ClassEmitter& from, const Operand& source, ClassEmitter& to, const Operand& target, Phase phase,
-                int microbatch) {
+  void transfer(ClassEmitter& from, const Operand& source, ClassEmitter& to, const Operand& target,
+                Phase phase, int microbatch) {
     to.builder().enter(0, microbatch);
     from.builder().send("send>" + std::to_string(to.index()), pipeline_, to.index(), source, phase);
     to.builder().recv("recv<" + std::to_string(from.index()), pipeline_, from.index(), target, phase);
@@ -80,7 +80,8 @@ class Emitter {
       ClassEmitter& root = home(id);
       const auto operand = root.folded(id);
       if (!operand) {
-        return Error{"P030", "output '" + name + "' is nowhere", name_of(context_.kind), "", TENON_E_INTERNAL};
+        return Error{"P030", "output '" + name + "' is nowhere", name_of(context_.kind), "",
+                     TENON_E_INTERNAL};
       }
       for (ClassEmitter& one : classes_) {
         const bool mine = &one == &root;
@@ -106,8 +107,7 @@ class Emitter {
     for (ClassEmitter& one : classes_) sums.push_back(one.norms());
     for (ClassEmitter& one : classes_) {
       const Operand& sum = sums[static_cast<size_t>(one.index())];
-      if (classes_.size() > 1)
-        one.builder().collective("all_reduce", {pipeline_}, Phase::step, sum, sum);
+      if (classes_.size() > 1) one.builder().collective("all_reduce", {pipeline_}, Phase::step, sum, sum);
       const Operand scale = clip(one, sum);
       for (size_t b = 0; b < one.buckets().size(); ++b) {
         if (one.buckets()[b].owner) one.update(b, scale);
@@ -118,8 +118,8 @@ class Emitter {
 
   size_t bucket_of(const ClassEmitter& one, size_t leaf) const {
     const auto& buckets = one.buckets();
-    const auto it = std::ranges::find_if(
-        buckets, [leaf](const Bucket& b) { return b.tied && b.leaves.front() == leaf; });
+    const auto it =
+        std::ranges::find_if(buckets, [leaf](const Bucket& b) { return b.tied && b.leaves.front() == leaf; });
     return static_cast<size_t>(it - buckets.begin());
   }
 
@@ -196,8 +196,16 @@ Result<std::vector<Program>> emit(const JointGraph& joint, const Mesh& mesh, Pro
   const int64_t pipeline = options.pipeline == kNone ? 1 : mesh.axes[options.pipeline].size;
   std::vector<double> flops;
   for (const Op& op : joint.graph.ops()) flops.push_back(flops_of(joint.graph, op));
-  const EmitContext context{joint,  mesh, kind,   options, optimizer, params,
-                            stages, rows, options.exact && !options.tree_order, mesh.world() / pipeline,
+  const EmitContext context{joint,
+                            mesh,
+                            kind,
+                            options,
+                            optimizer,
+                            params,
+                            stages,
+                            rows,
+                            options.exact && !options.tree_order,
+                            mesh.world() / pipeline,
                             std::move(flops)};
   return Emitter(context).run();
 }

@@ -24,9 +24,9 @@ struct OptimizerPlan {
 };
 
 struct EmitOptions {
-  bool exact = false;        // fixed tree over microbatches and ranks
-  bool tree_order = true;    // the comm plugin reduces in that tree itself
-  AxisId pipeline = kNone;   // the axis that Rows::owner counts along
+  bool exact = false;       // fixed tree over microbatches and ranks
+  bool tree_order = true;   // the comm plugin reduces in that tree itself
+  AxisId pipeline = kNone;  // the axis that Rows::owner counts along
 };
 
 // Buffers have no offsets and instructions no waits yet: see schedule_waits() and plan_memory().

@@ -45,9 +45,9 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
 }
 
 // -- ring attention ---------------------------------------------------------------------------------
-// Keys and values travel around the ring while each rank attends to the block that it has (Liu, Zaharia, Abbeel,
-// "Ring Attention with Blockwise Transformers", 2023). Positions decide what a query sees, so any cut of the
-// sequence is right.
+// Keys and values travel around the ring while each rank attends to the block that it has (Liu, Zaharia,
+// Abbeel, "Ring Attention with Blockwise Transformers", 2023). Positions decide what a query sees, so any cut
+// of the sequence is right.
 
 std::vector<AxisId> key_axes(const Graph& graph, const Op& op) {
   const bool gradient = std::string_view(op.def->kind) == "attention_ring_dgrad";
@@ -77,7 +77,9 @@ void emit_ring(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& 
     if (i + 1 < n) block = next_block(builder, here, axes, instr.phase);
     Instr step = instr;
     step.in = {instr.in[0], here.k, here.v, instr.in[3], here.positions};
-    if (i > 0) step.out = {scratch_like(builder, instr.out[0], ".block"), scratch_like(builder, instr.out[1], ".block")};
+    if (i > 0)
+      step.out = {scratch_like(builder, instr.out[0], ".block"),
+                  scratch_like(builder, instr.out[1], ".block")};
     const std::vector<Operand> out = step.out;
     builder.push(std::move(step));
     if (i == 0) continue;

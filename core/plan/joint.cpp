@@ -46,7 +46,8 @@ Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vec
 void replicate_batch(Graph& graph) {
   for (ValueId id : graph.with_role(Role::input)) {
     Value& value = graph.value(id);
-    std::erase_if(value.pins, [&](const Pin& pin) { return pin.dim && value.dims[*pin.dim].name == "batch"; });
+    std::erase_if(value.pins,
+                  [&](const Pin& pin) { return pin.dim && value.dims[*pin.dim].name == "batch"; });
   }
 }
 

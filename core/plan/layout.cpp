@@ -206,8 +206,7 @@ class Planner {
   const LayoutOptions& options_;
   const Steps steps_;
   ParamPlan plan_;
-  using Key =
-      std::tuple<size_t, int, std::vector<AxisId>, std::vector<AxisId>, std::vector<AxisId>, int>;
+  using Key = std::tuple<size_t, int, std::vector<AxisId>, std::vector<AxisId>, std::vector<AxisId>, int>;
   std::map<Key, size_t> open_;
 };
 

@@ -57,9 +57,9 @@ Status check_within(const Program& program, InstrId id) {
     };
     for (size_t i = 0; i < instr.in.size(); ++i) {
       const Range other = range_of(program, instr.in[i]);
-      const bool in_place = k == 0 && other.lo == mine.lo && other.hi == mine.hi &&
-                            (instr.kind == "all_reduce" || instr.kind == "broadcast" ||
-                             static_cast<int>(i) == instr.inplace);
+      const bool in_place =
+          k == 0 && other.lo == mine.lo && other.hi == mine.hi &&
+          (instr.kind == "all_reduce" || instr.kind == "broadcast" || static_cast<int>(i) == instr.inplace);
       if (overlap(mine, other) && !in_place) return shared(instr.in[i]);
     }
     for (size_t j = 0; j < k; ++j) {

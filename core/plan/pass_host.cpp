@@ -145,7 +145,8 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   Value& value = g->graph->value(id - 1);
   if (value.role != Role::param) {
-    return refuse(error, TENON_E_ARGUMENT, "'" + value.name + "' is no parameter: only those can rest in parts");
+    return refuse(error, TENON_E_ARGUMENT,
+                  "'" + value.name + "' is no parameter: only those can rest in parts");
   }
   if (level > kMostStorageLevel)
     return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
@@ -153,7 +154,8 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
   std::erase_if(axes, [g](AxisId axis) { return g->mesh->axes[axis].size == 1; });
   const Storage wanted{static_cast<int>(level), axes, g->pass};
-  if (!value.storage.by.empty() && !(value.storage.level == wanted.level && value.storage.axes == wanted.axes)) {
+  if (!value.storage.by.empty() &&
+      !(value.storage.level == wanted.level && value.storage.axes == wanted.axes)) {
     g->fix = "remove one of the two";
     return refuse(error, TENON_E_ARGUMENT,
                   "wants '" + value.name + "' to rest in parts another way than " + value.storage.by);
@@ -186,7 +188,8 @@ tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_er
   auto types = infer_outputs(*def, *g->graph, op.in, op.attrs);
   if (!types.ok()) return refuse(error, TENON_E_ARGUMENT, types.error().cause);
   bool same = types->size() == op.out.size();
-  for (size_t k = 0; same && k < op.out.size(); ++k) same = (*types)[k].dims == g->graph->value(op.out[k]).dims;
+  for (size_t k = 0; same && k < op.out.size(); ++k)
+    same = (*types)[k].dims == g->graph->value(op.out[k]).dims;
   if (!same) {
     return refuse(error, TENON_E_ARGUMENT,
                   std::string(kind) + " has other results than " + op.def->kind + " and cannot stand for it");

@@ -13,8 +13,8 @@ struct PassUse {
   std::string place = "/strategies";  // where the recipe names it, for errors
 };
 
-// Annotates the graph, phase A before phase B. Errors: P003 two passes disagree about a value (names both), P004 a
-// strategy's conflicts or needs, and what the pass itself says.
+// Annotates the graph, phase A before phase B. Errors: P003 two passes disagree about a value (names both),
+// P004 a strategy's conflicts or needs, and what the pass itself says.
 Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh);
 
 }  // namespace tenon

@@ -71,8 +71,10 @@ std::string line(const Program& program, InstrId id) {
   const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
   std::string axes;
   for (AxisId axis : instr.axes) axes += (axes.empty() ? " over " : ",") + program.mesh.axes[axis].name;
-  if (instr.kind == "send") axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
-  if (instr.kind == "recv") axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
+  if (instr.kind == "send")
+    axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
+  if (instr.kind == "recv")
+    axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
   std::string waits;
   if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
   return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane],
@@ -125,7 +127,8 @@ std::string serialize(const Program& program) {
     for (const Operand& operand : instr.out) place(operand);
     place(instr.workspace);
     fmt::format_to(sink, " {} {} {} {} {} {} {} {}\n", fmt::join(instr.axes, ","), instr.inplace,
-                   instr.microbatch, instr.stage, instr.peer, instr.layout, instr.offset_step, static_cast<uint32_t>(instr.reduction));
+                   instr.microbatch, instr.stage, instr.peer, instr.layout, instr.offset_step,
+                   static_cast<uint32_t>(instr.reduction));
   }
   for (const FlatLayout& layout : program.layouts) {
     fmt::format_to(sink, "layout {} {} axes {} cuts {}:", layout.elements, layout.level,

@@ -58,10 +58,10 @@ struct Instr {
   std::vector<AxisId> axes;  // transfers: the group; kernels: what `offset_step` counts along
   int64_t offset_step = 0;   // added to the attribute `start` once per place on the axes
   Reduction reduction = Reduction::sum;
-  int32_t peer = -1;           // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
-  int32_t layout = -1;         // of Program::layouts: whose cuts the counts of a transfer, or the parts of
-                               // update, norms and own_part, follow
-  double flops = 0;            // of one rank
+  int32_t peer = -1;    // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
+  int32_t layout = -1;  // of Program::layouts: whose cuts the counts of a transfer, or the parts of
+                        // update, norms and own_part, follow
+  double flops = 0;     // of one rank
   std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
 };
 
@@ -146,9 +146,9 @@ std::string text(const Program& program, const PrintOptions& options);
 // Everything that all ranks must agree on, in a stable form: the input of the program hash.
 std::string serialize(const Program& program);
 
-// Happens-before over a program. Each lane starts its instructions in order. On the compute lane one is complete
-// before the next starts; transfers of a lane may be in flight together, and who waits for one waits for
-// all before it on that lane.
+// Happens-before over a program. Each lane starts its instructions in order. On the compute lane one is
+// complete before the next starts; transfers of a lane may be in flight together, and who waits for one waits
+// for all before it on that lane.
 class Order {
  public:
   explicit Order(const Program& program);

@@ -20,7 +20,8 @@ double transfer_seconds(const Program& program, const Instr& instr, const Machin
   }
   const bool one_way = instr.kind == "send" || instr.kind == "recv" || instr.kind == "permute";
   if (one_way) return machine.link_latency + bytes / machine.link_bytes;
-  if (instr.kind == "broadcast") return std::ceil(std::log2(std::max(n, 1.0))) * machine.link_latency + bytes / machine.link_bytes;
+  if (instr.kind == "broadcast")
+    return std::ceil(std::log2(std::max(n, 1.0))) * machine.link_latency + bytes / machine.link_bytes;
   const double turns = instr.kind == "all_reduce" ? 2 * (n - 1) : n - 1;
   return turns * (machine.link_latency + bytes / n / machine.link_bytes);
 }
@@ -102,8 +103,8 @@ class Runner {
   const Machine& machine_;
   std::vector<Span>& spans_;
   InstrId next_ = 0;
-  double issued_ = 0;         // when the host comes to the next instruction
-  std::vector<double> end_;   // per instruction; kUnknown: not yet known
+  double issued_ = 0;        // when the host comes to the next instruction
+  std::vector<double> end_;  // per instruction; kUnknown: not yet known
   std::vector<double> lane_end_;
 };
 
@@ -162,7 +163,8 @@ class World {
   // Who must come, as classes.
   static std::vector<int64_t> members_of(const Program& program, const Instr& instr) {
     if (instr.kind == "send" || instr.kind == "recv")
-      return {std::min<int64_t>(program.pipeline_rank, instr.peer), std::max<int64_t>(program.pipeline_rank, instr.peer)};
+      return {std::min<int64_t>(program.pipeline_rank, instr.peer),
+              std::max<int64_t>(program.pipeline_rank, instr.peer)};
     std::vector<int64_t> all;
     for (int64_t i = 0; i < program.mesh.axes[program.pipeline_axis].size; ++i) all.push_back(i);
     return all;
@@ -176,7 +178,8 @@ class World {
     const auto key = std::pair(members_of(program, instr), from);
     auto& queue = meetings_[key];
     auto it = std::ranges::find_if(queue, [&](const Meeting& meeting) {
-      return std::ranges::none_of(meeting.members, [&](const auto& member) { return member.runner == index; });
+      return std::ranges::none_of(meeting.members,
+                                  [&](const auto& member) { return member.runner == index; });
     });
     if (it == queue.end()) it = queue.insert(queue.end(), Meeting{});
     it->members.push_back({index, id});
@@ -188,9 +191,9 @@ class World {
       while (!queue.empty() && queue.front().members.size() == key.first.size()) {
         const Meeting meeting = std::move(queue.front());
         queue.pop_front();
-        const double end =
-            meeting.ready + runners_[meeting.members[0].runner].seconds(meeting.members[0].id);
-        for (const auto& member : meeting.members) runners_[member.runner].record(member.id, meeting.ready, end);
+        const double end = meeting.ready + runners_[meeting.members[0].runner].seconds(meeting.members[0].id);
+        for (const auto& member : meeting.members)
+          runners_[member.runner].record(member.id, meeting.ready, end);
       }
     }
   }

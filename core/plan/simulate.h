@@ -1,5 +1,5 @@
-// Predicts when each instruction of each class of ranks runs: the longest path over the programs, with costs from
-// a simple model of the machine. Pure; a prediction to compare plans by, not a promise.
+// Predicts when each instruction of each class of ranks runs: the longest path over the programs, with costs
+// from a simple model of the machine. Pure; a prediction to compare plans by, not a promise.
 #pragma once
 
 #include "plan/draw.h"
@@ -9,11 +9,11 @@ namespace tenon {
 
 // Of one rank. A link's time for n bytes is latency + n / bandwidth.
 struct Machine {
-  double flops = 1e11;          // per second
-  double memory_bytes = 1e10;   // per second
-  double launch = 1e-6;         // seconds for each instruction
-  double link_latency = 1e-5;   // seconds
-  double link_bytes = 5e9;      // per second
+  double flops = 1e11;         // per second
+  double memory_bytes = 1e10;  // per second
+  double launch = 1e-6;        // seconds for each instruction
+  double link_latency = 1e-5;  // seconds
+  double link_bytes = 5e9;     // per second
 };
 
 struct ClassTime {
@@ -25,14 +25,15 @@ struct ClassTime {
 struct Simulation {
   double seconds = 0;  // of the step
   std::vector<ClassTime> classes;
-  std::vector<Span> spans;  // seconds; one rank for each class
+  std::vector<Span> spans;       // seconds; one rank for each class
   double idle_fraction() const;  // of all classes' compute lanes: the bubble and what is not hidden
 };
 
 // The programs must have passed check_symmetric().
 Simulation simulate(const std::vector<Program>& programs, const Machine& machine);
 
-// Share of the transfers' time that makes the compute lanes wait no longer than transfers that take no time would.
+// Share of the transfers' time that makes the compute lanes wait no longer than transfers that take no time
+// would.
 double hidden_fraction(const std::vector<Program>& programs, const Machine& machine);
 
 // Seconds of a kernel, or of a transfer once all its members are at it.

@@ -11,9 +11,9 @@ struct StagePlan {
   // or backward (both gradients).
   const std::vector<OpId>& ops(RowKind kind, int stage) const;
 
-  std::vector<std::vector<OpId>> by_row[4];   // [RowKind][stage]
-  std::vector<std::vector<int>> readers;      // per value: the other stages that read it, ascending
-  std::vector<bool> crossing;                 // per value: made per microbatch, used by the step or after it
+  std::vector<std::vector<OpId>> by_row[4];  // [RowKind][stage]
+  std::vector<std::vector<int>> readers;     // per value: the other stages that read it, ascending
+  std::vector<bool> crossing;                // per value: made per microbatch, used by the step or after it
 };
 
 // Ops of phase `step` belong to no stage.

@@ -22,8 +22,8 @@ Error refuse(const char* code, const std::string& cause, const std::string& plac
 }
 
 bool is_transfer(std::string_view kind) {
-  static constexpr std::array<std::string_view, 8> kKinds{"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                                          "permute",    "broadcast",      "send",       "recv"};
+  static constexpr std::array<std::string_view, 8> kKinds{
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast", "send", "recv"};
   return std::ranges::count(kKinds, kind) > 0;
 }
 
@@ -40,15 +40,16 @@ namespace {
 std::string describe(const Transfer& t) {
   const std::string value =
       t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
-  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", t.kind, value, name_of(t.dtype), t.bytes,
-                     fmt::join(t.members, ","), t.instr);
+  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", t.kind, value, name_of(t.dtype),
+                     t.bytes, fmt::join(t.members, ","), t.instr);
 }
 
 bool one_way(std::string_view kind) { return kind == "send" || kind == "recv"; }
 
 bool same(const Transfer& a, const Transfer& b) {
   const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
-  if (one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value))) return false;
+  if (one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value)))
+    return false;
   const bool kinds = &a == &b || (one_way(a.kind) ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
@@ -85,7 +86,8 @@ bool peers_fit(const Program& program, const Instr& instr) {
   const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
   if (crosses && instr.axes.size() > 1) return false;
   if (!one_way(instr.kind) && instr.kind != "broadcast") return true;
-  const bool there = instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
+  const bool there =
+      instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
   return there && (!one_way(instr.kind) || (crosses && instr.peer != program.pipeline_rank));
 }
 
@@ -105,8 +107,7 @@ Status check_transfer(const Program& program, InstrId id) {
   }
   const bool moves = is_transfer(instr.kind);
   const bool placed = instr.lane < program.lanes.size() && (instr.lane != 0) == moves;
-  if (!placed || (moves && instr.axes.empty()) ||
-      (!moves && !instr.axes.empty() && instr.offset_step == 0)) {
+  if (!placed || (moves && instr.axes.empty()) || (!moves && !instr.axes.empty() && instr.offset_step == 0)) {
     return refuse("V002", "a transfer is not on a lane of its own, or a kernel is", where(program, id));
   }
   if (!moves) return {};
@@ -208,7 +209,8 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
     if (one_way(instr.kind)) {
       const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
       transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
-      transfer.members = {std::min(static_cast<int32_t>(rank), other), std::max(static_cast<int32_t>(rank), other)};
+      transfer.members = {std::min(static_cast<int32_t>(rank), other),
+                          std::max(static_cast<int32_t>(rank), other)};
       transfer.microbatch = instr.microbatch;
       transfer.value = operand.name;
     } else if (instr.kind == "broadcast") {
@@ -315,8 +317,8 @@ Result<VerifyReport> verify(const std::vector<Program>& programs) {
     int64_t params = 0;
     for (const Program& program : programs)
       params += std::ranges::count(program.params, false, &TensorInfo::copy);
-    report.passed.push_back(fmt::format("each of {} parameters updated once from {} microbatches", params,
-                                        first.microbatches));
+    report.passed.push_back(
+        fmt::format("each of {} parameters updated once from {} microbatches", params, first.microbatches));
   }
   return report;
 }

@@ -15,8 +15,8 @@ class Executor {
   // Collective. `kernels` with equal keys are shared within the program.
   static Result<std::unique_ptr<Executor>> prepare(const Program& program, RankDevice& device, bool exact);
 
-  // How transfers are waited for: where the plan says, so that work goes on beside them; or each at once, which
-  // shows what they cost. The results are the same.
+  // How transfers are waited for: where the plan says, so that work goes on beside them; or each at once,
+  // which shows what they cost. The results are the same.
   enum class Waits : uint8_t { planned, at_once };
   // One step. `lr` and `step` reach the optimizer; inputs must be in place. Errors name the instruction.
   Status run(int64_t step, double lr, Waits waits = Waits::planned);
@@ -77,8 +77,8 @@ class Executor {
   std::vector<void*> pointers_;
   std::vector<InstrId> waits_;
   struct Lane {
-    std::vector<InstrId> transfers;         // in order
-    size_t started = 0, complete = 0;       // of this step
+    std::vector<InstrId> transfers;    // in order
+    size_t started = 0, complete = 0;  // of this step
   };
   std::vector<Lane> lanes_;
   std::atomic<InstrId> now_{0};

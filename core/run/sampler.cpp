@@ -150,14 +150,15 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<Token
 }
 
 // Fields are rows of `context_` tokens, as open() has checked.
-void Feeder::cut_tokens(const std::vector<char>& whole, int64_t samples, const std::vector<TokenRange>& ranges,
-                        char* out) const {
+void Feeder::cut_tokens(const std::vector<char>& whole, int64_t samples,
+                        const std::vector<TokenRange>& ranges, char* out) const {
   const size_t row = whole.size() / static_cast<size_t>(std::max<int64_t>(samples, 1));
   const size_t token = row / static_cast<size_t>(context_);
   for (int64_t sample = 0; sample < samples; ++sample) {
     for (const TokenRange& range : ranges) {
       const size_t bytes = static_cast<size_t>(range.count) * token;
-      std::memcpy(out, whole.data() + static_cast<size_t>(sample) * row + static_cast<size_t>(range.first) * token,
+      std::memcpy(out,
+                  whole.data() + static_cast<size_t>(sample) * row + static_cast<size_t>(range.first) * token,
                   bytes);
       out += bytes;
     }

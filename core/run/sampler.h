@@ -30,8 +30,9 @@ class Sampler {
 struct TokenRange {
   int64_t first = 0, count = 0;
 };
-// What a rank holds of each sequence when ranks share it: of 2n equal parts, one from the front and its mirror from the
-// back, so that causal attention gives all n ranks the same work. In the order in which the rank holds them.
+// What a rank holds of each sequence when ranks share it: of 2n equal parts, one from the front and its
+// mirror from the back, so that causal attention gives all n ranks the same work. In the order in which the
+// rank holds them.
 std::vector<TokenRange> tokens_of(const Program& program, int64_t rank);
 // Where token `position` of a sequence is in the concatenation of what all ranks hold of it.
 int64_t gathered_position(const Program& program, int64_t position);

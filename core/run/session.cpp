@@ -350,8 +350,8 @@ Result<StepResult> Session::step() {
   out.lr = recipe_.lr.at(out.step);
   // The first step is not typical: memory is touched for the first time.
   const bool measure = ++steps_here_ == 2 && options_.id.world > 1;
-  TENON_CHECK(train_executor_->run(out.step, out.lr,
-                                   measure ? Executor::Waits::at_once : Executor::Waits::planned));
+  TENON_CHECK(
+      train_executor_->run(out.step, out.lr, measure ? Executor::Waits::at_once : Executor::Waits::planned));
   if (measure) transfers_alone_ = train_executor_->transfer_seconds();
   if (steps_here_ > 2) transfers_exposed_ += train_executor_->transfer_seconds();
   const double count = read(program, "count");

@@ -47,8 +47,8 @@ struct StepResult {
   double seconds = 0;
 };
 
-// What this rank's transfers cost. They are waited for at once in one step near the start of a session; in the
-// others, as planned, beside the work.
+// What this rank's transfers cost. They are waited for at once in one step near the start of a session; in
+// the others, as planned, beside the work.
 struct Overlap {
   double alone_seconds = 0;    // of a step's transfers, each waited for at once; 0: not measured yet
   double exposed_seconds = 0;  // of a step on average, as planned

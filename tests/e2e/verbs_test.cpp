@@ -156,7 +156,8 @@ TEST_F(Verbs, check_tells_what_was_proved) {
   const auto plain = place_->run({"check", "tiny.lua", "-n", "4"});
   EXPECT_EQ(plain.code, 0) << plain.err;
   EXPECT_NE(plain.out.find("ok    transfers match and cannot deadlock"), std::string::npos) << plain.out;
-  EXPECT_NE(plain.out.find("ok    data: 219 samples of 16 tokens\n0 errors; compiled and proved in "), std::string::npos)
+  EXPECT_NE(plain.out.find("ok    data: 219 samples of 16 tokens\n0 errors; compiled and proved in "),
+            std::string::npos)
       << plain.out;
   const json check = only_line(place_->run({"check", "tiny.lua", "-n", "4", "--json"}));
   EXPECT_EQ(check.at("ok"), true);

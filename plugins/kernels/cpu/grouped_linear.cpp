@@ -1,6 +1,7 @@
 // grouped_linear and its gradients. The rows of one expert, G * C of them, lie in G blocks of C. The result
-// is cut into tiles; who computes one copies its rows together and packs what is not in order, so that products are
-// as high as the experts' rows and not as the capacity. Sums are cut at fixed depths and added in order.
+// is cut into tiles; who computes one copies its rows together and packs what is not in order, so that
+// products are as high as the experts' rows and not as the capacity. Sums are cut at fixed depths and added
+// in order.
 #include <cstring>
 
 #include "op.h"

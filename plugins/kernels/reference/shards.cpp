@@ -45,7 +45,8 @@ void embedding_shard_wgrad(const Call& call) {
   for (int64_t i = 0; i < vocabulary * width; ++i) call.put(dw[i], sum[i]);
 }
 
-// part: log of the sum of this shard's exponentials; picked: the target's logit if it is this shard's, else 0.
+// part: log of the sum of this shard's exponentials; picked: the target's logit if it is this shard's, else
+// 0.
 template <class T>
 void cross_entropy_shard(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), vocabulary = call.size("v");
@@ -113,7 +114,8 @@ void attention_merge(const Call& call) {
     const int64_t at = (b * groups * reps + head) * queries + s;
     const double mine = call.problem.accumulate() ? lse[at] : kNothing, other = part_lse[at];
     const double top = std::max(mine, other);
-    const double sum = top == kNothing ? kNothing : top + std::log(std::exp(mine - top) + std::exp(other - top));
+    const double sum =
+        top == kNothing ? kNothing : top + std::log(std::exp(mine - top) + std::exp(other - top));
     const double keep = mine == kNothing ? 0 : std::exp(mine - sum),
                  take = other == kNothing ? 0 : std::exp(other - sum);
     for (int64_t d = row * width; d < (row + 1) * width; ++d) {
@@ -131,7 +133,8 @@ void sqnorm_chunks(const Call& call) {
   double* y = call.out<double>(0);
   for (int64_t c = 0; c < call.size("c"); ++c) {
     y[c] = 0;
-    for (int64_t i = c * chunk; i < std::min(n, (c + 1) * chunk); ++i) y[c] += static_cast<double>(x[i]) * x[i];
+    for (int64_t i = c * chunk; i < std::min(n, (c + 1) * chunk); ++i)
+      y[c] += static_cast<double>(x[i]) * x[i];
   }
 }
 

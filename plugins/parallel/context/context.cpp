@@ -48,11 +48,12 @@ void run(PassGraph& graph, const Options& options) {
 }
 
 constexpr tenon_option_decl kAxis = string_option("axis", "mesh axis that sequences are cut over", "cp");
-constexpr tenon_option_decl kExchange = string_option(
-    "exchange",
-    "ring: keys and values travel in blocks; all_gather: everyone gets all of them; all_to_all: heads instead of "
-    "sequence within attention",
-    "ring", "ring|all_gather|all_to_all");
+constexpr tenon_option_decl kExchange =
+    string_option("exchange",
+                  "ring: keys and values travel in blocks; all_gather: everyone gets all of them; "
+                  "all_to_all: heads instead of "
+                  "sequence within attention",
+                  "ring", "ring|all_gather|all_to_all");
 constexpr const tenon_option_decl* kOptions[] = {&kAxis, &kExchange};
 
 constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "cp", "context");

@@ -1,7 +1,7 @@
-// parallel/tensor: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019). Cuts parameters along the dims that
-// their structure names: key-value groups of attention, the inner width of an mlp, the vocabulary. Which
-// activations are cut and where sums are exchanged follows from that in the core. With `sequence`, the regions
-// between (norms, residuals, dropout) are cut along the sequence (Korthikanti et al., 2022).
+// parallel/tensor: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019). Cuts parameters along the dims
+// that their structure names: key-value groups of attention, the inner width of an mlp, the vocabulary. Which
+// activations are cut and where sums are exchanged follows from that in the core. With `sequence`, the
+// regions between (norms, residuals, dropout) are cut along the sequence (Korthikanti et al., 2022).
 #include "tenon_sdk/pass.hpp"
 
 namespace {
@@ -20,7 +20,8 @@ constexpr std::string_view kGroup = "group", kVocab = "vocab";
   const std::string what = "'" + param.name + "': " + dim.name + " " + std::to_string(dim.size) +
                            " is not divisible by " + settings.axis + " " + std::to_string(settings.size);
   if (dim.name == kGroup) {
-    throw Failure(TENON_E_RECIPE, what + " (groups of query heads that share keys and values): use a smaller " +
+    throw Failure(TENON_E_RECIPE, what +
+                                      " (groups of query heads that share keys and values): use a smaller " +
                                       settings.axis + ", or attention = \"replicate\"");
   }
   if (dim.name == kVocab) {

@@ -1,6 +1,6 @@
-// parallel/large: cuts the optimizer state of large parameters over a mesh axis, usually a sub-axis whose ranks have
-// fast links, and leaves that of small ones whole, whose update would take less time than its exchange. An example
-// of a strategy in C11 that uses nothing but abi/.
+// parallel/large: cuts the optimizer state of large parameters over a mesh axis, usually a sub-axis whose
+// ranks have fast links, and leaves that of small ones whole, whose update would take less time than its
+// exchange. An example of a strategy in C11 that uses nothing but abi/.
 //
 // A strategy only says where values rest. That gradients are reduced to parts, parts updated, and parameters
 // gathered again is the core's work, and so is the proof that nothing is forgotten.
@@ -43,7 +43,8 @@ static tenon_code run(const tenon_pass_config* config, tenon_graph* graph, tenon
   const char* axis = option(config, "axis")->s;
   const int64_t least = option(config, "elements")->i;
   if (api->axis_size(graph, axis) == 0) {
-    return fail(error, TENON_E_ARGUMENT, "the mesh has no such axis: add it to mesh, or set axis to one of its");
+    return fail(error, TENON_E_ARGUMENT,
+                "the mesh has no such axis: add it to mesh, or set axis to one of its");
   }
   const tenon_value_id* borrowed = NULL;
   const uint32_t count = api->values(graph, &borrowed);
@@ -61,8 +62,14 @@ static tenon_code run(const tenon_pass_config* config, tenon_graph* graph, tenon
   return code;
 }
 
-static const tenon_option_decl axis_option = {
-    sizeof(tenon_option_decl), TENON_STRING, "axis", "mesh axis over which state is cut", "dp", NULL, 1.0, 0.0};
+static const tenon_option_decl axis_option = {sizeof(tenon_option_decl),
+                                              TENON_STRING,
+                                              "axis",
+                                              "mesh axis over which state is cut",
+                                              "dp",
+                                              NULL,
+                                              1.0,
+                                              0.0};
 static const tenon_option_decl elements_option = {sizeof(tenon_option_decl),
                                                   TENON_INT,
                                                   "elements",

@@ -1,5 +1,5 @@
-// tenon_sdk/pass.hpp - writing a parallel strategy (tenon/draft/pass.h) as one function that annotates a graph.
-// Header-only.
+// tenon_sdk/pass.hpp - writing a parallel strategy (tenon/draft/pass.h) as one function that annotates a
+// graph. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -123,7 +123,12 @@ using PassFunction = void(PassGraph&, const Options&);
 template <PassFunction* kRun>
 constexpr tenon_pass make_pass(uint32_t phase, const char* axes, const char* provides = nullptr,
                                const char* needs = nullptr, const char* conflicts = nullptr) {
-  return {sizeof(tenon_pass), phase, axes, provides, needs, conflicts,
+  return {sizeof(tenon_pass),
+          phase,
+          axes,
+          provides,
+          needs,
+          conflicts,
           [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) noexcept {
             return guard(error, [&] {
               PassGraph view(*config->api, graph);

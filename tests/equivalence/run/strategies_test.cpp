@@ -1,5 +1,5 @@
-// Strategies, one by one and together, on virtual ranks against one device, in f64 with the reference kernels:
-// loss, norm of the gradients and every gradient within 1e-10.
+// Strategies, one by one and together, on virtual ranks against one device, in f64 with the reference
+// kernels: loss, norm of the gradients and every gradient within 1e-10.
 #include "close.hpp"
 #include "combination.hpp"
 #include "virtual_run.hpp"
@@ -46,7 +46,12 @@ const Combination kCombinations[] = {
     {"pp2_dualpipe_v", "gpt2", {{"pp", 2}}, "pipeline2", "dualpipe-v", 4, 5},
     {"pp2_dp2_zero3", "gpt2", {{"pp", 2}, {"dp", 2}}, "pipeline data zero3", "1f1b", 4},
     {"pp2_dp2_zero2", "llama", {{"pp", 2}, {"dp", 2}}, "pipeline data zero2", "zb-h1", 4},
-    {"all", "gpt2", {{"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}}, "pipeline data ring sequence zero2", "1f1b", 2},
+    {"all",
+     "gpt2",
+     {{"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}},
+     "pipeline data ring sequence zero2",
+     "1f1b",
+     2},
 };
 
 INSTANTIATE_TEST_SUITE_P(grid, Strategies, testing::ValuesIn(kCombinations),
