@@ -1,0 +1,29 @@
+-- Llama 3 405B on paper: what `tenon check --world 16384` compiles and proves without any hardware.
+local t = require "tenon"
+
+local p = t.params {
+  file = t.string { doc = "any text file: the data are not read" },
+  cp = t.count { 1, min = 1, doc = "ranks that share sequences" },
+  microbatches = t.count { 16, min = 1, doc = "of a step" },
+}
+
+local strategies = {
+  t.strategy.data {},
+  t.strategy.pipeline {},
+  t.strategy.tensor { sequence = true },
+  t.strategy.zero { stage = 1 },
+}
+if p.cp > 1 then strategies[#strategies + 1] = t.strategy.context {} end
+
+return t.run {
+  name = "llama-405b",
+  steps = 100,
+  batch = 2048,
+  microbatches = p.microbatches,
+  context = 8192,
+  model = t.models.llama { layers = 126, heads = 128, kv_heads = 8, width = 16384, ffn = 53248, vocab = 128256 },
+  data = t.data.text { file = p.file },
+  optim = t.optim.adamw { lr = 8e-5, clip = 1.0 },
+  mesh = t.mesh { { "dp", 0 }, { "pp", 16 }, { "cp", p.cp }, { "tp", 8 } },
+  strategies = strategies,
+}
