@@ -106,7 +106,7 @@ Status grouped_linear_backward(Backward& b, const Op& op) {
   return b.emit("grouped_linear_dgrad", {b.grad(0), op.in[1]}, {}, {op.in[0]});
 }
 
-std::vector<OpDef> main_rows() {
+std::vector<OpDef> model_rows() {
   // kind | inputs | outputs | rule | whole | linear | attrs | flops | inplace | accumulates | backward
   return {
       {"embedding", "ids:i w:f", "y:f", "b s, v h -> b s h", "", "1", "", 0, -1, false, embedding_backward,
@@ -157,6 +157,12 @@ std::vector<OpDef> main_rows() {
       {"cross_entropy_dgrad", "logits:f targets:i lse:f", "dlogits:f", "b s v, b s, b s -> b s v", "", "", "",
        6, 0, false, nullptr, "v", "cross_entropy_shard_dgrad"},
       {"add", "x:a y:a", "z:0", "e.., e.. -> e..", "", "0,1", "", 1, 0, false, add_backward},
+  };
+}
+
+// What a step does once, and what moves between ranks.
+std::vector<OpDef> step_rows() {
+  return {
       {"sqnorm", "x:f", "sq:d", "e.. -> ", "", "", "", 2},
       {"clip_scale", "sq:d* count:l", "norm:d scale:d", ", -> , ", "", "", "clip:f", 1, -1, false, nullptr,
        "", "", true},
@@ -194,8 +200,8 @@ std::vector<OpDef> expert_rows() {
 }
 
 std::vector<OpDef> make_table() {
-  std::vector<OpDef> table = main_rows();
-  for (const OpDef& row : expert_rows()) table.push_back(row);
+  std::vector<OpDef> table = model_rows();
+  for (const auto& more : {step_rows(), expert_rows()}) table.insert(table.end(), more.begin(), more.end());
   for (OpDef& def : table) {
     const auto split = [&def](const char* words, std::vector<std::string>& names, std::string& types) {
       std::stringstream stream(words);

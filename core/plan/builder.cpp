@@ -90,33 +90,31 @@ void ProgramBuilder::collective(const char* kind, const std::vector<AxisId>& axe
   push(std::move(instr));
 }
 
-void ProgramBuilder::send(const std::string& lane_name, AxisId axis, int peer, const Operand& in,
-                          Phase phase) {
-  Instr instr = begin("send", phase);
+Instr ProgramBuilder::to_peer(const char* kind, const std::string& lane_name, AxisId axis, int peer,
+                              Phase phase) {
+  Instr instr = begin(kind, phase);
   instr.lane = lane(lane_name);
-  instr.in = {in};
   instr.axes = {axis};
   instr.peer = peer;
+  return instr;
+}
+
+void ProgramBuilder::send(AxisId axis, int peer, const Operand& in, Phase phase) {
+  Instr instr = to_peer("send", "send>" + std::to_string(peer), axis, peer, phase);
+  instr.in = {in};
   push(std::move(instr));
 }
 
-void ProgramBuilder::recv(const std::string& lane_name, AxisId axis, int peer, const Operand& out,
-                          Phase phase) {
-  Instr instr = begin("recv", phase);
-  instr.lane = lane(lane_name);
+void ProgramBuilder::recv(AxisId axis, int peer, const Operand& out, Phase phase) {
+  Instr instr = to_peer("recv", "recv<" + std::to_string(peer), axis, peer, phase);
   instr.out = {out};
-  instr.axes = {axis};
-  instr.peer = peer;
   push(std::move(instr));
 }
 
 void ProgramBuilder::broadcast(AxisId axis, int root, bool mine, const Operand& value) {
-  Instr instr = begin("broadcast", Phase::step);
-  instr.lane = lane(program_.mesh.axes[axis].name);
+  Instr instr = to_peer("broadcast", program_.mesh.axes[axis].name, axis, root, Phase::step);
   if (mine) instr.in = {value};
   instr.out = {value};
-  instr.axes = {axis};
-  instr.peer = root;
   push(std::move(instr));
 }
 
@@ -127,10 +125,10 @@ void ProgramBuilder::shift(const std::vector<AxisId>& axes, const Operand& in, c
 }
 
 uint32_t ProgramBuilder::lane(const std::string& name) {
-  const auto it = std::find(program_.lanes.begin(), program_.lanes.end(), name);
+  const auto it = std::ranges::find(program_.lanes, name);
+  const auto index = static_cast<uint32_t>(it - program_.lanes.begin());
   if (it == program_.lanes.end()) program_.lanes.push_back(name);
-  return static_cast<uint32_t>(std::find(program_.lanes.begin(), program_.lanes.end(), name) -
-                               program_.lanes.begin());
+  return index;
 }
 
 Operand part(const Operand& whole, int64_t first, std::vector<int64_t> dims, const std::string& name) {

@@ -39,9 +39,9 @@ class ProgramBuilder {
   Operand pack(const Operand& from, int64_t dim, int64_t n, Phase phase);
   void unpack(const Operand& packed, const std::vector<int64_t>& part_dims, const Operand& to, int64_t dim,
               Phase phase);
-  // Both are on the lane of that name.
-  void send(const std::string& lane, AxisId axis, int peer, const Operand& in, Phase phase);
-  void recv(const std::string& lane, AxisId axis, int peer, const Operand& out, Phase phase);
+  // Both are on a lane of that peer.
+  void send(AxisId axis, int peer, const Operand& in, Phase phase);
+  void recv(AxisId axis, int peer, const Operand& out, Phase phase);
   // From the member `root` to all others of the axis; `mine`: this is it.
   void broadcast(AxisId axis, int root, bool mine, const Operand& value);
   // To the next member of the axes, from the one before.
@@ -52,6 +52,7 @@ class ProgramBuilder {
 
  private:
   uint32_t lane(const std::string& name);
+  Instr to_peer(const char* kind, const std::string& lane_name, AxisId axis, int peer, Phase phase);
 
   Program program_;
   int microbatch_ = 0, stage_ = 0;

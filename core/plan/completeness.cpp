@@ -189,39 +189,56 @@ class Completeness {
 
   Status step(InstrId id) {
     const Instr& instr = program_.instrs[id];
-    if (instr.kind == "update") return update(id);
-    if (instr.kind == "norms") return norms(id);
-    if (instr.kind == "send" || instr.kind == "recv" || instr.kind == "broadcast") return pass_on(id);
-    for (const Operand& out : instr.out) {
-      const Space space = program_.buffers[out.buffer].space;
-      if (space == Space::param && instr.kind == "all_gather" && content_of(instr.in[0]).tensor == kUpdated) {
-        fresh_.insert(out.buffer);
-        return {};
-      }
-      if (space != Space::arena) {
-        return refuse(
-            "V007", fmt::format("writes to the {} '{}', which only an update may", name_of(space), out.name),
-            where(program_, id));
-      }
-    }
-    if (is_transfer(instr.kind) && classes_ > 1 && std::ranges::count(instr.axes, program_.pipeline_axis) > 0)
-      return merge_classes(id);
-    if (is_transfer(instr.kind) || instr.kind == "add" || instr.kind == "slice" || instr.kind == "concat") {
-      for (auto& [piece, content] : result_of(instr))
-        bytes_.assign(piece, Held{instr.out[0].buffer, std::move(content)});
+    const std::string& kind = instr.kind;
+    if (kind == "update") return update(id);
+    if (kind == "norms") return norms(id);
+    if (kind == "send" || kind == "recv" || kind == "broadcast") return pass_on(id);
+    if (brings_update(instr)) {
+      fresh_.insert(instr.out[0].buffer);
       return {};
     }
-    if (instr.kind == "sum") return sum_squares(id);
-    if (instr.kind == "clip_scale") TENON_CHECK(check_norm(id));
-    if (instr.kind == "zeros" || instr.kind == "own_part") {
-      Content content;
-      content.tensor = instr.kind == "zeros" ? kZeros : kOwnPart;
-      write(instr.out[0], std::move(content));
-      return {};
+    TENON_CHECK(check_target(id));
+    if (is_transfer(kind)) {
+      const bool over_classes = classes_ > 1 && std::ranges::count(instr.axes, program_.pipeline_axis) > 0;
+      return over_classes ? merge_classes(id) : move(instr);
     }
-    const bool gives = instr.phase == Phase::weight_grad || makes_loss(instr);
-    if (gives) return contribute(id);
+    if (kind == "add" || kind == "slice" || kind == "concat") return move(instr);
+    if (kind == "sum") return sum_squares(id);
+    if (kind == "zeros") return write_as(instr.out[0], kZeros);
+    if (kind == "own_part") return write_as(instr.out[0], kOwnPart);
+    if (kind == "clip_scale") TENON_CHECK(check_norm(id));
+    if (instr.phase == Phase::weight_grad || makes_loss(instr)) return contribute(id);
     for (const Operand& out : instr.out) write(out, Content{});
+    return {};
+  }
+
+  // The updated parts of a bucket, gathered to where it rests.
+  bool brings_update(const Instr& instr) const {
+    return instr.kind == "all_gather" && program_.buffers[instr.out[0].buffer].space == Space::param &&
+           content_of(instr.in[0]).tensor == kUpdated;
+  }
+
+  Status check_target(InstrId id) const {
+    for (const Operand& out : program_.instrs[id].out) {
+      const Space space = program_.buffers[out.buffer].space;
+      if (space == Space::arena) continue;
+      return refuse("V007",
+                    fmt::format("writes to the {} '{}', which only an update may", name_of(space), out.name),
+                    where(program_, id));
+    }
+    return {};
+  }
+
+  Status move(const Instr& instr) {
+    for (auto& [piece, content] : result_of(instr))
+      bytes_.assign(piece, Held{instr.out[0].buffer, std::move(content)});
+    return {};
+  }
+
+  Status write_as(const Operand& operand, const char* tensor) {
+    Content content;
+    content.tensor = tensor;
+    write(operand, std::move(content));
     return {};
   }
 
@@ -323,14 +340,16 @@ class Completeness {
     for (int64_t other = 0; other < classes_; ++other) {
       if (other == me) continue;
       auto& queue = channel(other, me, "sum");
-      for (const auto& [piece, content] : queue.front()) {
-        if (content.squares.empty() != all.squares.empty() && !content.empty()) all.mixed = true;
-        for (const auto& [param, count] : content.squares) all.squares[param] += count;
-      }
+      for (const auto& [piece, content] : queue.front()) add_squares(all, content);
       queue.pop_front();
     }
     write(instr.out[0], std::move(all));
     return {};
+  }
+
+  static void add_squares(Content& all, const Content& content) {
+    if (content.squares.empty() != all.squares.empty() && !content.empty()) all.mixed = true;
+    for (const auto& [param, count] : content.squares) all.squares[param] += count;
   }
 
   // -- movement -------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "plan/emit.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "graph/ops.h"
 #include "plan/class_emitter.h"
@@ -12,7 +13,6 @@ namespace {
 class Emitter {
  public:
   explicit Emitter(const EmitContext& context) : context_(context), pipeline_(context.options.pipeline) {
-    classes_.reserve(static_cast<size_t>(context.rows.ranks));
     for (int i = 0; i < context.rows.ranks; ++i) classes_.emplace_back(context_, i);
   }
 
@@ -20,7 +20,7 @@ class Emitter {
     for (ClassEmitter& one : classes_) TENON_CHECK(one.open());
     TENON_CHECK(emit_rows());
     TENON_CHECK(emit_outputs());
-    if (context_.kind == ProgramKind::train) emit_update();
+    if (context_.kind == ProgramKind::train) TENON_CHECK(emit_update());
     std::vector<Program> out;
     for (ClassEmitter& one : classes_) {
       Program& program = one.builder().program();
@@ -36,11 +36,7 @@ class Emitter {
     for (const RowRef& ref : linear_order(context_.rows)) {
       const Row& row = context_.rows.of_rank[static_cast<size_t>(ref.rank)][static_cast<size_t>(ref.row)];
       ClassEmitter& from = classes_[static_cast<size_t>(ref.rank)];
-      Status sent;
-      TENON_CHECK(from.run(row, [&](ValueId id) {
-        if (sent.ok()) sent = send(from, id, row.microbatch);
-      }));
-      TENON_CHECK(std::move(sent));
+      TENON_CHECK(from.run(row, [&](ValueId id) { return send(from, id, row.microbatch); }));
     }
     return {};
   }
@@ -64,8 +60,8 @@ class Emitter {
   void transfer(ClassEmitter& from, const Operand& source, ClassEmitter& to, const Operand& target,
                 Phase phase, int microbatch) {
     to.builder().enter(0, microbatch);
-    from.builder().send("send>" + std::to_string(to.index()), pipeline_, to.index(), source, phase);
-    to.builder().recv("recv<" + std::to_string(from.index()), pipeline_, from.index(), target, phase);
+    from.builder().send(pipeline_, to.index(), source, phase);
+    to.builder().recv(pipeline_, from.index(), target, phase);
   }
 
   // Loss, count or logits: reduced on the class that made them, then known to all.
@@ -100,20 +96,21 @@ class Emitter {
     return classes_[static_cast<size_t>(context_.rows.owner[static_cast<size_t>(op.stage)])];
   }
 
-  void emit_update() {
+  Status emit_update() {
     const std::vector<Tied> tied = tied_params();
-    for (const Tied& one : tied) join_gradients(one);
+    for (const Tied& one : tied) TENON_CHECK(join_gradients(one));
     std::vector<Operand> sums;
-    for (ClassEmitter& one : classes_) sums.push_back(one.norms());
+    for (ClassEmitter& one : classes_) sums.push_back(one.gradients().norms());
     for (ClassEmitter& one : classes_) {
       const Operand& sum = sums[static_cast<size_t>(one.index())];
       if (classes_.size() > 1) one.builder().collective("all_reduce", {pipeline_}, Phase::step, sum, sum);
       const Operand scale = clip(one, sum);
       for (size_t b = 0; b < one.buckets().size(); ++b) {
-        if (one.buckets()[b].owner) one.update(b, scale);
+        if (one.buckets()[b].owner) one.params().update(b, one.gradients().gradient(b), scale);
       }
     }
     for (const Tied& one : tied) hand_out_param(one);
+    return {};
   }
 
   size_t bucket_of(const ClassEmitter& one, size_t leaf) const {
@@ -146,24 +143,24 @@ class Emitter {
   }
 
   // Each copy's gradient is added to the owner's, in order, before any reduction.
-  void join_gradients(const Tied& tied) {
+  Status join_gradients(const Tied& tied) {
     const auto [owner, home] = tied.at[0];
     for (size_t i = 1; i < tied.at.size(); ++i) {
       const auto [copy, bucket] = tied.at[i];
-      const Operand mine = owner->gradient(home);
+      const Operand mine = owner->gradients().gradient(home);
       const Operand other = owner->builder().scratch(mine.name + ".other", mine.dtype, mine.dims);
       owner->builder().program().buffers[other.buffer].gaps = true;
-      transfer(*copy, copy->gradient(bucket), *owner, other, Phase::step, 0);
-      owner->set_gradient(home, owner->builder().add(mine, other, Phase::step));
+      transfer(*copy, copy->gradients().gradient(bucket), *owner, other, Phase::step, 0);
+      owner->gradients().set_gradient(home, owner->builder().add(mine, other, Phase::step));
     }
-    owner->reduce(home);
+    return owner->gradients().reduce(home);
   }
 
   void hand_out_param(const Tied& tied) {
     const auto [owner, home] = tied.at[0];
     for (size_t i = 1; i < tied.at.size(); ++i) {
       const auto [copy, bucket] = tied.at[i];
-      transfer(*owner, owner->param_storage(home), *copy, copy->param_storage(bucket), Phase::step, 0);
+      transfer(*owner, owner->params().storage(home), *copy, copy->params().storage(bucket), Phase::step, 0);
     }
   }
 
@@ -173,7 +170,7 @@ class Emitter {
     const Graph& graph = context_.joint.graph;
     instr.attrs = graph.op(graph.value(context_.joint.outputs.at("scale")).producer).attrs;
     const Operand norm = one.builder().scratch("norm", Dtype::f64, {});
-    const Operand scale = one.builder().scratch("scale", Dtype::f64, {});
+    Operand scale = one.builder().scratch("scale", Dtype::f64, {});
     instr.in = {sum, program.outputs.at("count")};
     instr.out = {norm, scale};
     one.builder().push(std::move(instr));
@@ -184,7 +181,7 @@ class Emitter {
 
   const EmitContext& context_;
   const AxisId pipeline_;
-  std::vector<ClassEmitter> classes_;
+  std::deque<ClassEmitter> classes_;  // which stay where they are
 };
 
 }  // namespace

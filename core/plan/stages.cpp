@@ -7,6 +7,35 @@ namespace {
 
 constexpr auto index(RowKind kind) { return static_cast<size_t>(kind); }
 
+// The rows that run an op of a phase.
+std::vector<RowKind> rows_with(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return {RowKind::forward};
+    case Phase::input_grad: return {RowKind::input_grad, RowKind::backward};
+    case Phase::weight_grad: return {RowKind::weight_grad, RowKind::backward};
+    case Phase::step: break;
+  }
+  return {};
+}
+
+// The op that makes a value in each microbatch, if one does.
+const Op* maker_of(const Graph& graph, ValueId id) {
+  const OpId producer = graph.value(id).producer;
+  if (producer == kNone || graph.op(producer).phase == Phase::step) return nullptr;
+  return &graph.op(producer);
+}
+
+// Marks that `op` reads a value, unless the two are in one stage.
+void note_reader(const Graph& graph, const Op& op, ValueId in, StagePlan& plan) {
+  const Op* maker = maker_of(graph, in);
+  if (maker == nullptr) return;
+  auto& readers = plan.readers[in];
+  if (op.phase == Phase::step)
+    plan.crossing[in] = true;
+  else if (maker->stage != op.stage && std::ranges::count(readers, op.stage) == 0)
+    readers.push_back(op.stage);
+}
+
 }  // namespace
 
 const std::vector<OpId>& StagePlan::ops(RowKind kind, int stage) const {
@@ -30,34 +59,14 @@ StagePlan plan_stages(const JointGraph& joint) {
   for (auto& stages : out.by_row) stages.resize(static_cast<size_t>(graph.stages()));
   out.readers.resize(graph.values().size());
   out.crossing.resize(graph.values().size());
-  const auto producer_of = [&](ValueId id) -> const Op* {
-    const OpId producer = graph.value(id).producer;
-    return producer == kNone ? nullptr : &graph.op(producer);
-  };
   for (OpId id = 0; id < graph.ops().size(); ++id) {
     const Op& op = graph.op(id);
-    const auto stage = static_cast<size_t>(op.stage);
-    switch (op.phase) {
-      case Phase::forward: out.by_row[index(RowKind::forward)][stage].push_back(id); break;
-      case Phase::input_grad: out.by_row[index(RowKind::input_grad)][stage].push_back(id); break;
-      case Phase::weight_grad: out.by_row[index(RowKind::weight_grad)][stage].push_back(id); break;
-      case Phase::step: break;
-    }
-    const bool gradient = op.phase == Phase::input_grad || op.phase == Phase::weight_grad;
-    if (gradient) out.by_row[index(RowKind::backward)][stage].push_back(id);
-    for (ValueId in : op.in) {
-      const Op* producer = producer_of(in);
-      if (producer == nullptr || producer->phase == Phase::step) continue;
-      auto& readers = out.readers[in];
-      if (op.phase == Phase::step)
-        out.crossing[in] = true;
-      else if (producer->stage != op.stage && std::ranges::count(readers, op.stage) == 0)
-        readers.push_back(op.stage);
-    }
+    for (RowKind kind : rows_with(op.phase))
+      out.by_row[index(kind)][static_cast<size_t>(op.stage)].push_back(id);
+    for (ValueId in : op.in) note_reader(graph, op, in, out);
   }
   for (const auto& [name, id] : joint.outputs) {
-    const Op* producer = producer_of(id);
-    if (producer != nullptr && producer->phase != Phase::step) out.crossing[id] = true;
+    if (maker_of(graph, id) != nullptr) out.crossing[id] = true;
   }
   for (auto& readers : out.readers) std::sort(readers.begin(), readers.end());
   return out;

@@ -54,30 +54,35 @@ bool same(const Transfer& a, const Transfer& b) {
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
 
+// Uneven shares of a bucket.
+bool shares_fit(const Program& program, const Instr& instr) {
+  const auto index = static_cast<size_t>(instr.layout);
+  if (index >= program.layouts.size() || program.layouts[index].axes != instr.axes) return false;
+  const FlatLayout& layout = program.layouts[index];
+  const auto size = static_cast<uint64_t>(size_of(instr.in[0].dtype));
+  const uint64_t whole = static_cast<uint64_t>(layout.elements) * size;
+  const uint64_t part = static_cast<uint64_t>(layout.most()) * size;
+  const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
+  if (instr.kind == "all_gather") return in == part && out == whole;
+  return instr.kind == "reduce_scatter" && in == whole && out == part;
+}
+
 // What a transfer writes must be what it reads makes.
 bool sizes_fit(const Program& program, const Instr& instr) {
-  if (instr.kind == "send") return instr.in.size() == 1 && instr.out.empty();
-  if (instr.kind == "recv") return instr.in.empty() && instr.out.size() == 1;
+  const std::string& kind = instr.kind;
+  if (kind == "send") return instr.in.size() == 1 && instr.out.empty();
+  if (kind == "recv") return instr.in.empty() && instr.out.size() == 1;
   if (instr.out.size() != 1 || instr.in.size() > 1) return false;
-  if (instr.kind == "broadcast") return instr.in.empty() || instr.in[0].bytes() == instr.out[0].bytes();
+  if (kind == "broadcast") return instr.in.empty() || instr.in[0].bytes() == instr.out[0].bytes();
   if (instr.in.empty() || instr.in[0].dtype != instr.out[0].dtype) return false;
+  if (instr.layout >= 0) return shares_fit(program, instr);
   const auto members = static_cast<uint64_t>(program.mesh.size(instr.axes));
   const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
-  if (instr.layout >= 0) {  // uneven shares of a bucket
-    const auto index = static_cast<size_t>(instr.layout);
-    if (index >= program.layouts.size() || program.layouts[index].axes != instr.axes) return false;
-    const FlatLayout& layout = program.layouts[index];
-    const auto size = static_cast<uint64_t>(size_of(instr.in[0].dtype));
-    const uint64_t whole = static_cast<uint64_t>(layout.elements) * size;
-    const uint64_t part = static_cast<uint64_t>(layout.most()) * size;
-    if (instr.kind == "all_gather") return in == part && out == whole;
-    return instr.kind == "reduce_scatter" && in == whole && out == part;
-  }
-  if (instr.kind == "all_gather") return out == in * members;
-  if (instr.kind == "reduce_scatter") return in == out * members;
-  if (instr.kind == "all_to_all")
-    return in == out && instr.in[0].elements() % static_cast<int64_t>(members) == 0;
-  return (instr.kind == "all_reduce" || instr.kind == "permute") && in == out;
+  if (kind == "all_gather") return out == in * members;
+  if (kind == "reduce_scatter") return in == out * members;
+  const bool same = in == out;
+  if (kind == "all_to_all") return same && instr.in[0].elements() % static_cast<int64_t>(members) == 0;
+  return (kind == "all_reduce" || kind == "permute") && same;
 }
 
 // Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses

@@ -72,29 +72,9 @@ std::string Session::meta() const {
   return canonical(meta);
 }
 
-Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory,
-                                  const std::string& run_id) {
-  const auto rank = static_cast<int>(options_.id.rank), world = static_cast<int>(options_.id.world);
-  const checkpoint::SaveId id{run_id, steps_done_};
-  const std::string key = fmt::format("save/{}/", saves_++);
-  const auto exchange = [&](const std::string& name,
-                            const std::string& mine) -> Result<std::vector<std::string>> {
-    if (world == 1) return std::vector<std::string>{mine};
-    return run::all_gather_bytes(*options_.rendezvous, key + name, rank, world, mine, options_.timeout_ns);
-  };
-  std::string tmp;
-  Status begun;
-  if (rank == 0) {
-    auto made = checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, saves_));
-    if (made.ok())
-      tmp = *made;
-    else
-      begun = std::move(made).error();
-  }
-  TENON_TRY(const auto names, exchange("begin", tmp));
-  TENON_CHECK(std::move(begun));
-  if (names[0].empty())
-    return Error{"C002", "rank 0 could not begin the checkpoint", directory, "", TENON_E_IO};
+// What this rank writes: its parts of the tensors that no other rank writes.
+std::vector<checkpoint::TensorPart> Session::parts_to_save() const {
+  const auto rank = static_cast<int>(options_.id.rank);
   std::vector<checkpoint::TensorPart> parts;
   size_t index = 0;
   for (const auto* list : {&layout().params, &layout().states}) {
@@ -109,53 +89,55 @@ Result<std::string> Session::save(checkpoint::Storage& storage, const std::strin
                        static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))});
     }
   }
-  auto report = checkpoint::write_shard(storage, names[0], id, static_cast<uint32_t>(rank), parts);
-  TENON_TRY(const auto reports, exchange("report", report.ok() ? *report : std::string()));
+  return parts;
+}
+
+// What rank 0 finds out for all ranks. Where it fails it has the error, and the others `failed`.
+Result<std::string> Session::from_rank_0(const std::string& key, Error failed,
+                                         const std::function<Result<std::string>()>& work) {
+  Result<std::string> mine = std::string();
+  if (options_.id.rank == 0) mine = work();
+  TENON_TRY(const auto all, exchange(key, mine.ok() ? *mine : std::string()));
+  if (!mine.ok()) return mine;
+  if (all[0].empty()) return failed;
+  return all[0];
+}
+
+Result<std::vector<std::string>> Session::exchange(const std::string& key, const std::string& mine) {
+  if (options_.id.world == 1) return std::vector<std::string>{mine};
+  return run::all_gather_bytes(*options_.rendezvous, key, static_cast<int>(options_.id.rank),
+                               static_cast<int>(options_.id.world), mine, options_.timeout_ns);
+}
+
+Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory,
+                                  const std::string& run_id) {
+  const checkpoint::SaveId id{run_id, steps_done_};
+  const std::string key = fmt::format("save/{}/", saves_++);
+  const auto failed = [&directory](const char* what) {
+    return Error{"C002", fmt::format("rank 0 could not {} the checkpoint", what), directory, "", TENON_E_IO};
+  };
+  TENON_TRY(const std::string tmp, from_rank_0(key + "begin", failed("begin"), [&] {
+              return checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, saves_));
+            }));
+  auto report = checkpoint::write_shard(storage, tmp, id, options_.id.rank, parts_to_save());
+  TENON_TRY(const auto reports, exchange(key + "report", report.ok() ? *report : std::string()));
   if (!report.ok()) return std::move(report).error();
-  std::string outcome;
-  Status committed;
-  if (rank == 0) {
+  return from_rank_0(key + "commit", failed("commit"), [&] {
     checkpoint::CommitOptions options;
     options.keep = static_cast<int>(recipe_.save_keep);
     options.newer = checkpoint::NewerSteps::kRemove;
-    auto path = checkpoint::commit(storage, directory, names[0], id, reports, meta(), options);
-    if (path.ok())
-      outcome = *path;
-    else
-      committed = std::move(path).error();
-  }
-  TENON_TRY(const auto outcomes, exchange("commit", outcome));
-  TENON_CHECK(std::move(committed));
-  if (outcomes[0].empty())
-    return Error{"C002", "rank 0 could not commit the checkpoint", directory, "", TENON_E_IO};
-  return outcomes[0];
+    return checkpoint::commit(storage, directory, tmp, id, reports, meta(), options);
+  });
 }
 
 // Rank 0 reads every byte of the newest checkpoints until one is sound; the others are told which.
 Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, const std::string& directory) {
-  std::string chosen;
-  Status failed;
-  if (options_.id.rank == 0) {
-    auto latest = checkpoint::find_latest(storage, directory, checkpoint::Depth::kPayload);
-    if (latest.ok()) {
-      chosen = latest->directory;
-      passed_over_ = std::move(latest->rejected);
-    } else {
-      failed = std::move(latest).error();
-    }
-  }
-  if (options_.id.world > 1) {
-    TENON_TRY(const auto all,
-              run::all_gather_bytes(*options_.rendezvous, fmt::format("resume/{}", resumes_++),
-                                    static_cast<int>(options_.id.rank), static_cast<int>(options_.id.world),
-                                    chosen, options_.timeout_ns));
-    chosen = all[0];
-  }
-  TENON_CHECK(std::move(failed));
-  if (chosen.empty()) {
-    return Error{"C001", "rank 0 found no checkpoint", directory, "", TENON_E_ABORTED};
-  }
-  return chosen;
+  const Error none{"C001", "rank 0 found no checkpoint", directory, "", TENON_E_ABORTED};
+  return from_rank_0(fmt::format("resume/{}", resumes_++), none, [&]() -> Result<std::string> {
+    TENON_TRY(auto latest, checkpoint::find_latest(storage, directory, checkpoint::Depth::kPayload));
+    passed_over_ = std::move(latest.rejected);
+    return latest.directory;
+  });
 }
 
 // Refuses what would silently go on with other numbers: another model, other data, another order.

@@ -2,6 +2,7 @@
 // the caller (the command, or a program that embeds Tenon).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/parallel.h"
 #include "plan/compile.h"
 #include "run/checkpoint/load.h"
+#include "run/checkpoint/save.h"
 #include "run/device.h"
 #include "run/executor.h"
 #include "run/rendezvous/rendezvous.h"
@@ -152,6 +154,11 @@ class Session {
   Status feed(const Program& program, const std::vector<int64_t>& batch);
   double read(const Program& program, const std::string& output) const;
   std::string meta() const;
+  std::vector<checkpoint::TensorPart> parts_to_save() const;
+  // Every rank's bytes, by rank.
+  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& mine);
+  Result<std::string> from_rank_0(const std::string& key, Error failed,
+                                  const std::function<Result<std::string>()>& work);
   Result<std::string> choose_checkpoint(checkpoint::Storage& storage, const std::string& directory);
   Status check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
                         const std::string& place) const;

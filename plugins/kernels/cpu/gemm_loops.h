@@ -36,6 +36,18 @@ struct Gemm {
     bool add;
   };
 
+  template <int M, int N>
+  static TENON_INLINE void store_sums(const Block& g, const V (&sum)[M][N]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) {
+        T* c = g.c + i * g.ldc + j * kLanes<T>;
+        store<T>(c, g.add ? load(c) + sum[i][j] : sum[i][j]);
+      }
+    }
+  }
+
   // M rows times N vectors of C, held in registers.
   template <int M, int N, Order order>
   static TENON_INLINE void micro(const Block& g) {
@@ -60,14 +72,7 @@ struct Gemm {
       a += order == Order::panel ? g.lda : 1;
       b += g.ldb;
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < M; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < N; ++j) {
-        T* c = g.c + i * g.ldc + j * kLanes<T>;
-        store<T>(c, g.add ? load(c) + sum[i][j] : sum[i][j]);
-      }
-    }
+    store_sums<M, N>(g, sum);
   }
 
   // m <= M rows.
@@ -96,15 +101,19 @@ struct Gemm {
   // readable and writable up to it.
   template <Order order>
   static void block(int64_t m, int64_t n, Block g) {
-    int64_t vectors = n / kLanes<T>;
-    const auto step = [&](int64_t taken) {
+    for (int64_t left = n / kLanes<T>; left > 0;) {
+      const int64_t taken = left > 4 || left == 3 ? 3 : at_most(left, 2);  // 4 are 2 + 2: one alone is slow
+      if (taken == 3) {
+        column<3, order>(m, g);
+      } else if (taken == 2) {
+        column<2, order>(m, g);
+      } else {
+        column<1, order>(m, g);
+      }
+      left -= taken;
       g.b += taken * kLanes<T>;
       g.c += taken * kLanes<T>;
-      vectors -= taken;
-    };
-    for (; vectors > 4 || vectors == 3; step(3)) column<3, order>(m, g);
-    for (; vectors > 1; step(2)) column<2, order>(m, g);  // 4 vectors are 2 + 2: a single one is slow
-    if (vectors > 0) column<1, order>(m, g);
+    }
   }
 
   // As panels(), where the last of C's columns end within a vector.
@@ -136,24 +145,31 @@ struct Gemm {
     }
   }
 
+  // The part of C with rows from i and columns from j on that one panel of A and one of B make.
+  template <Order order>
+  static TENON_INLINE void tile(const ProductArgs<T>& g, int64_t i, int64_t j) {
+    const bool packed = g.ldb == 0, panel = order == Order::panel;
+    const Block block{g.k,
+                      g.a + i * (panel ? g.k : g.lda),
+                      panel ? kRows : g.lda,
+                      g.b + j * (packed ? g.k : 1),
+                      packed ? kWidth : g.ldb,
+                      g.c + i * g.ldc + j,
+                      g.ldc,
+                      g.add};
+    panels<order>(at_most(g.m - i, kRows), at_most(g.n - j, kWidth), block);
+  }
+
+  // A panel of the longer side stays in the first cache while the shorter side, from the second, passes.
   template <Order order>
   static void product_of(const ProductArgs<T>& g) {
-    const auto at = [&](int64_t i, int64_t j) {
-      const int64_t m = g.m - i < kRows ? g.m - i : kRows, n = g.n - j < kWidth ? g.n - j : kWidth;
-      const bool packed = g.ldb == 0;
-      panels<order>(
-          m, n,
-          {g.k, g.a + i * (order == Order::panel ? g.k : g.lda), order == Order::panel ? kRows : g.lda,
-           g.b + j * (packed ? g.k : 1), packed ? kWidth : g.ldb, g.c + i * g.ldc + j, g.ldc, g.add});
-    };
-    // A panel of the longer side stays in the first cache while the shorter side, from the second, passes.
     if (g.m > g.n) {
       for (int64_t i = 0; i < g.m; i += kRows) {
-        for (int64_t j = 0; j < g.n; j += kWidth) at(i, j);
+        for (int64_t j = 0; j < g.n; j += kWidth) tile<order>(g, i, j);
       }
     } else {
       for (int64_t j = 0; j < g.n; j += kWidth) {
-        for (int64_t i = 0; i < g.m; i += kRows) at(i, j);
+        for (int64_t i = 0; i < g.m; i += kRows) tile<order>(g, i, j);
       }
     }
   }
@@ -163,24 +179,26 @@ struct Gemm {
   }
 
   // Square blocks of vectors turned in registers: x[p][i] becomes x[i][p].
+  template <int64_t kHalf = kLanes<T> / 2>
   static TENON_INLINE void transpose(V* x) {
-    constexpr int kSide = static_cast<int>(kLanes<T>);
-#pragma GCC unroll 4
-    for (int half = kSide / 2; half > 0; half /= 2) {
-      typename Simd<T>::Bits low{}, high{};
+    if constexpr (kHalf > 0) {
 #pragma GCC unroll 16
-      for (int l = 0; l < kSide; ++l) {
-        low[l] = (l & half) == 0 ? l : kSide + l - half;
-        high[l] = (l & half) == 0 ? l + half : kSide + l;
+      for (int64_t i = 0; i < kLanes<T>; ++i) {
+        if ((i & kHalf) != 0) continue;
+        const V a = x[i], b = x[i + kHalf];
+        x[i] = join_low<kHalf>(a, b, Lanes<T>{});
+        x[i + kHalf] = join_high<kHalf>(a, b, Lanes<T>{});
       }
-#pragma GCC unroll 16
-      for (int i = 0; i < kSide; ++i) {
-        if ((i & half) != 0) continue;
-        const V a = x[i], b = x[i + half];
-        x[i] = __builtin_shuffle(a, b, low);
-        x[i + half] = __builtin_shuffle(a, b, high);
-      }
+      transpose<kHalf / 2>(x);
     }
+  }
+
+  static TENON_INLINE int64_t at_most(int64_t n, int64_t most) { return n < most ? n : most; }
+
+  // `count` rows of `length` elements, and zeros in the rest of a square block.
+  static TENON_INLINE void load_block(const T* at, int64_t ld, int64_t count, int64_t length, V* x) {
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < kLanes<T>; ++k) x[k] = k < count ? load_part(at + k * ld, length) : V{};
   }
 
   // Panels of `Width` elements along i: element (i, p) goes to to[(i / Width * depth + p) * Width + i %
@@ -192,17 +210,15 @@ struct Gemm {
     static_assert(Width % kSide == 0);
     V x[kSide];
     for (int64_t i = 0; i < round_up(n, Width); i += kSide) {
-      const int64_t rows = n - i < kSide ? (n > i ? n - i : 0) : kSide;
+      const int64_t rows = n > i ? at_most(n - i, kSide) : 0;
       for (int64_t p = 0; p < depth; p += kSide) {
-        const int64_t cols = depth - p < kSide ? depth - p : kSide;
+        const int64_t cols = at_most(depth - p, kSide);
         const T* at = from + i * row + p * col;
         if (col == 1) {
-#pragma GCC unroll 16
-          for (int64_t k = 0; k < kSide; ++k) x[k] = k < rows ? load_part(at + k * row, cols) : V{};
+          load_block(at, row, rows, cols, x);
           transpose(x);
         } else {
-#pragma GCC unroll 16
-          for (int64_t k = 0; k < kSide; ++k) x[k] = k < cols ? load_part(at + k * col, rows) : V{};
+          load_block(at, col, cols, rows, x);
         }
         T* panel = to + (i / Width * depth + p) * Width + i % Width;
         for (int64_t k = 0; k < cols; ++k) store<T>(panel + k * Width, x[k]);
@@ -213,7 +229,7 @@ struct Gemm {
   // Panels of kRows rows, each element p of all of them side by side; rows that are missing are not written.
   static void pack_rows(const T* from, int64_t ld, T* to, int64_t m, int64_t depth) {
     for (int64_t i = 0; i < m; i += kRows, to += depth * kRows) {
-      const int64_t rows = m - i < kRows ? m - i : kRows;
+      const int64_t rows = at_most(m - i, kRows);
       for (int64_t p = 0; p < depth; ++p) {
         const T* at = from + p * ld + i;
         if (rows == kRows) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -78,28 +79,40 @@ TENON_INLINE Words multiply_low(Words a, Words b) {
 #endif
 }
 
+// Shuffles between blocks of kHalf lanes: a block with its neighbour, the even blocks of a and b, the odd
+// ones.
+template <class T>
+using Lanes = std::make_integer_sequence<int64_t, kLanes<T>>;
+template <int64_t kHalf, class V, int64_t... I>
+TENON_INLINE V swap_blocks(V v, std::integer_sequence<int64_t, I...>) {
+  return __builtin_shufflevector(v, v, (I ^ kHalf)...);
+}
+template <int64_t kHalf, class V, int64_t... I>
+TENON_INLINE V join_low(V a, V b, std::integer_sequence<int64_t, I...>) {
+  return __builtin_shufflevector(a, b, ((I & kHalf) == 0 ? I : int64_t{sizeof...(I)} + I - kHalf)...);
+}
+template <int64_t kHalf, class V, int64_t... I>
+TENON_INLINE V join_high(V a, V b, std::integer_sequence<int64_t, I...>) {
+  return __builtin_shufflevector(a, b, ((I & kHalf) == 0 ? I + kHalf : int64_t{sizeof...(I)} + I)...);
+}
+
 // Sum and maximum over the lanes, as a fixed tree of halves.
-template <class T>
-TENON_INLINE Vec<T> swap_lanes(Vec<T> v, int64_t distance) {
-  typename Simd<T>::Bits from{};
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes<T>; ++i) from[i] = i ^ distance;
-  return __builtin_shuffle(v, from);
-}
-template <class T>
+template <class T, int64_t kHalf = kLanes<T> / 2>
 TENON_INLINE T sum_lanes(Vec<T> v) {
-#pragma GCC unroll 4
-  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) v += swap_lanes<T>(v, half);
-  return v[0];
-}
-template <class T>
-TENON_INLINE T max_lanes(Vec<T> v) {
-#pragma GCC unroll 4
-  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
-    const Vec<T> other = swap_lanes<T>(v, half);
-    v = v > other ? v : other;
+  if constexpr (kHalf == 0) {
+    return v[0];
+  } else {
+    return sum_lanes<T, kHalf / 2>(v + swap_blocks<kHalf>(v, Lanes<T>{}));
   }
-  return v[0];
+}
+template <class T, int64_t kHalf = kLanes<T> / 2>
+TENON_INLINE T max_lanes(Vec<T> v) {
+  if constexpr (kHalf == 0) {
+    return v[0];
+  } else {
+    const Vec<T> other = swap_blocks<kHalf>(v, Lanes<T>{});
+    return max_lanes<T, kHalf / 2>(v > other ? v : other);
+  }
 }
 
 // y[i] = f(x[i]...) in vectors; the tail goes through the same instructions. y may be one of x.

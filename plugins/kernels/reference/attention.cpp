@@ -48,6 +48,20 @@ double dot(const T* x, const T* y, int64_t n) {
   return sum;
 }
 
+// p[t] = exp(score[t] - max) over the keys that a query sees; returns log(sum of exp(score)) and divides p
+// by its sum. A query that sees no key gets p = 0 and -inf.
+double softmax_row(double* p, int64_t keys) {
+  const double top = keys > 0 ? *std::max_element(p, p + keys) : kNothing;
+  if (top == kNothing) {
+    std::fill_n(p, keys, 0.0);
+    return kNothing;
+  }
+  double sum = 0;
+  for (int64_t t = 0; t < keys; ++t) sum += p[t] = std::exp(p[t] - top);
+  for (int64_t t = 0; t < keys; ++t) p[t] /= sum;
+  return top + std::log(sum);
+}
+
 // A query that sees no key gets o = 0 and lse = -inf.
 template <class T>
 void attention(const Call& call) {
@@ -59,22 +73,16 @@ void attention(const Call& call) {
   double* p = call.workspace<double>();  // one row of probabilities
   at.each([&](int64_t b, int64_t s, int64_t g, int64_t r) {
     const int64_t i = at.q(b, s, g, r);
-    double top = kNothing, sum = 0;
     for (int64_t t = 0; t < at.keys; ++t) {
       const bool sees = kpos[b * at.keys + t] <= qpos[b * at.queries + s];
       p[t] = sees ? scale * dot(q + i, k + at.k(b, t, g), at.width) : kNothing;
-      if (p[t] > top) top = p[t];
     }
-    for (int64_t t = 0; t < at.keys; ++t) {
-      p[t] = p[t] == kNothing ? 0 : std::exp(p[t] - top);
-      sum += p[t];
-    }
+    lse[at.lse(b, s, g, r)] = static_cast<T>(softmax_row(p, at.keys));
     for (int64_t d = 0; d < at.width; ++d) {
       double out = 0;
       for (int64_t t = 0; t < at.keys; ++t) out += p[t] * v[at.k(b, t, g) + d];
-      o[i + d] = static_cast<T>(sum == 0 ? 0 : out / sum);
+      o[i + d] = static_cast<T>(out);
     }
-    lse[at.lse(b, s, g, r)] = static_cast<T>(sum == 0 ? kNothing : top + std::log(sum));
   });
 }
 
@@ -124,9 +132,10 @@ void rope(const Call& call) {
   const double theta = call.number("theta"), sign = call.integer("inverse") != 0 ? -1 : 1;
   const int64_t half = width / 2;
   for (int64_t row = 0; row < tokens * heads; ++row, x += width, y += width) {
+    const int32_t position = pos[row / heads];
     for (int64_t i = 0; i < half; ++i) {
       const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-      const double angle = sign * pos[row / heads] * frequency;
+      const double angle = sign * position * frequency;
       const double a = x[i], b = x[i + half];
       y[i] = static_cast<T>(a * std::cos(angle) - b * std::sin(angle));
       y[i + half] = static_cast<T>(a * std::sin(angle) + b * std::cos(angle));

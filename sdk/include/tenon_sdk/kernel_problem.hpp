@@ -152,6 +152,7 @@ class Problem {
   void bind_all(const char* text, const char* role, const std::vector<Shape>& shapes);
   void bind(const Operand& operand, const std::string& place, const Shape& shape);
   void bind_dtype(const Operand& operand, const std::string& place, const Shape& shape);
+  std::string wanted_dims(const Operand& operand) const;
   void bind_dims(const Operand& operand, const std::string& place, const Shape& shape);
   void bind_attrs(const tenon_kernel_desc& desc);
   void check_flags(const tenon_kernel_desc& desc);
@@ -299,28 +300,34 @@ inline void Problem::bind_dtype(const Operand& operand, const std::string& place
   dtype_ = shape.dtype;
 }
 
+// "b=2 s h.." of an operand whose dims are known in part.
+inline std::string Problem::wanted_dims(const Operand& operand) const {
+  std::string wanted;
+  for (const std::string& name : operand.dims) {
+    if (!wanted.empty()) wanted += " ";
+    wanted += name;
+    if (const Dims* have = bound(name)) wanted.append("=").append(detail::text_of(*have));
+  }
+  return wanted;
+}
+
 inline void Problem::bind_dims(const Operand& operand, const std::string& place, const Shape& shape) {
   size_t known = 0;
   bool open = false;  // one variadic part whose length this operand decides
   for (const std::string& name : operand.dims) {
     const Dims* have = bound(name);
-    open = open || (have == nullptr && detail::is_variadic(name));
-    known += have != nullptr ? have->size() : (detail::is_variadic(name) ? 0 : 1);
+    const bool decides = have == nullptr && detail::is_variadic(name);
+    open = open || decides;
+    if (!decides) known += have != nullptr ? have->size() : 1;
   }
-  std::string wanted;
-  for (const std::string& name : operand.dims) {
-    const Dims* have = bound(name);
-    if (!wanted.empty()) wanted += " ";
-    wanted += name;
-    if (have != nullptr) wanted.append("=").append(detail::text_of(*have));
-  }
-  const std::string message = place + ": must be [" + wanted + "], got " + shape.text();
-  if (open ? shape.dims.size() < known : shape.dims.size() != known) fail(TENON_E_ARGUMENT, message);
+  const std::string message = place + ": must be [" + wanted_dims(operand) + "], got " + shape.text();
+  const size_t rank = shape.dims.size();
+  if (open ? rank < known : rank != known) fail(TENON_E_ARGUMENT, message);
   auto at = shape.dims.begin();
   for (const std::string& name : operand.dims) {
     const Dims* have = bound(name);
-    const size_t length =
-        have != nullptr ? have->size() : (detail::is_variadic(name) ? shape.dims.size() - known : 1);
+    const size_t free = detail::is_variadic(name) ? rank - known : 1;
+    const size_t length = have != nullptr ? have->size() : free;
     Dims part(at, at + static_cast<std::ptrdiff_t>(length));
     at += static_cast<std::ptrdiff_t>(length);
     if (have != nullptr && *have != part) fail(TENON_E_ARGUMENT, message);
