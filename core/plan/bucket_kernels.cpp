@@ -54,11 +54,13 @@ std::vector<Instr> copy_kernels(const Instr& instr, const FlatLayout& layout, st
 
 }  // namespace
 
-std::vector<Instr> kernels_of(const Program& program, const Instr& instr, std::optional<size_t> member) {
+std::span<const Instr> kernels_of(const Program& program, const Instr& instr, std::optional<size_t> member,
+                                  std::vector<Instr>& storage) {
   if (instr.kind == "update") return {};
-  if (instr.kind != "norms" && instr.kind != "own_part") return {instr};
+  if (instr.kind != "norms" && instr.kind != "own_part") return {&instr, 1};
   const FlatLayout& layout = program.layouts[static_cast<size_t>(instr.layout)];
-  return instr.kind == "norms" ? norm_kernels(instr, layout, member) : copy_kernels(instr, layout, member);
+  storage = instr.kind == "norms" ? norm_kernels(instr, layout, member) : copy_kernels(instr, layout, member);
+  return storage;
 }
 
 }  // namespace tenon

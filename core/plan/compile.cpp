@@ -222,10 +222,11 @@ class Needs {
 
 Status add_workspaces(Program& program, bool exact, const CompileOptions& options) {
   Needs needs(exact, options);
+  std::vector<Instr> storage;
   for (Instr& instr : program.instrs) {
     if (instr.lane != 0 || !options.describe) continue;
     uint64_t bytes = 0;
-    for (const Instr& kernel : kernels_of(program, instr, std::nullopt)) {
+    for (const Instr& kernel : kernels_of(program, instr, std::nullopt, storage)) {
       TENON_TRY(const KernelNeeds one, needs.of(kernel));
       bytes = std::max(bytes, one.workspace_bytes);
     }

@@ -1,6 +1,7 @@
 #include "plan/kernel_desc.h"
 
-#include <fmt/format.h>
+#include <bit>
+#include <charconv>
 
 namespace tenon {
 
@@ -41,16 +42,28 @@ KernelDesc::KernelDesc(const Instr& instr, bool exact, int64_t start_shift) : ki
 }
 
 std::string kernel_key(const Instr& instr, int64_t start_shift) {
-  std::string key = fmt::format("{} {} {} {}", instr.kind, instr.accumulate, instr.inplace, start_shift);
-  const auto add = [&key](const Operand& o) {
-    key += fmt::format("|{}:{}", name_of(o.dtype), fmt::join(o.dims, ","));
+  std::string key = instr.kind;
+  const auto number = [&key](char before, int64_t n) {
+    char digits[24];
+    key += before;
+    key.append(digits, std::to_chars(digits, digits + sizeof digits, n).ptr);
   };
-  for (const Operand& operand : instr.in) add(operand);
-  key += " ->";
-  for (const Operand& operand : instr.out) add(operand);
+  const auto shape = [&](char before, const Operand& operand) {
+    number(before, static_cast<int64_t>(operand.dtype));
+    for (int64_t size : operand.dims) number(',', size);
+  };
+  number(' ', instr.accumulate ? 1 : 0);
+  number(' ', instr.inplace);
+  number(' ', start_shift);
+  for (const Operand& operand : instr.in) shape('|', operand);
+  for (const Operand& operand : instr.out) shape('>', operand);
   for (const auto& [name, value] : instr.attrs) {
-    key += std::holds_alternative<int64_t>(value) ? fmt::format(" {}={}", name, std::get<int64_t>(value))
-                                                  : fmt::format(" {}={:a}", name, std::get<double>(value));
+    key += ' ';
+    key += name;
+    if (const auto* integer = std::get_if<int64_t>(&value))
+      number('=', *integer);
+    else
+      number('~', std::bit_cast<int64_t>(std::get<double>(value)));
   }
   return key;
 }

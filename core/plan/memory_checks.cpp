@@ -30,9 +30,11 @@ Status check_order(const Program& program) {
                                  operand.name, touch.instr, program.instrs[touch.instr].kind),
                      where(program, id));
         }
-        // What is ordered before this write cannot race with anything ordered after it.
-        std::erase_if(touches,
-                      [&](const Touch& t) { return write && t.instr != id && order.before(t.instr, id); });
+        // What is ordered before this write, or reads before this read, cannot race with anything that is
+        // ordered after it.
+        std::erase_if(touches, [&](const Touch& t) {
+          return (write || !t.write) && t.instr != id && order.before(t.instr, id);
+        });
         touches.push_back({id, write});
       });
     });

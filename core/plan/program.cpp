@@ -12,12 +12,6 @@ const char* name_of(Space space) {
   return kNames[static_cast<size_t>(space)];
 }
 
-int64_t Operand::elements() const {
-  int64_t n = 1;
-  for (int64_t dim : dims) n *= dim;
-  return n;
-}
-
 int64_t FlatLayout::most() const {
   int64_t out = 0;
   for (size_t member = 0; member < members(); ++member) out = std::max(out, count(member));

@@ -38,7 +38,11 @@ struct Operand {
   std::vector<int64_t> dims;
   std::string name;
 
-  int64_t elements() const;
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int64_t size : dims) n *= size;
+    return n;
+  }
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * static_cast<uint64_t>(size_of(dtype)); }
 };
 

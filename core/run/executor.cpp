@@ -109,7 +109,8 @@ Status Executor::add_calls(InstrId id) {
   const Instr& instr = program_.instrs[id];
   std::optional<size_t> me;
   if (instr.layout >= 0) me = member(program_.layouts[static_cast<size_t>(instr.layout)]);
-  for (const Instr& kernel : kernels_of(program_, instr, me)) TENON_CHECK(add_call(id, kernel));
+  std::vector<Instr> storage;
+  for (const Instr& kernel : kernels_of(program_, instr, me, storage)) TENON_CHECK(add_call(id, kernel));
   return {};
 }
 

@@ -2,7 +2,7 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "text file to train on" },
+  file = t.file { doc = "text file to train on" },
   steps = t.count { 1000, min = 1, doc = "optimizer steps" },
   batch = t.count { 4, min = 1, doc = "samples per step, over all ranks" },
   context = t.count { 256, min = 1, max = 1024, doc = "tokens per sample" },

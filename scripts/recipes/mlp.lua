@@ -2,7 +2,7 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "text file to train on" },
+  file = t.file { doc = "text file to train on" },
   steps = t.count { 200, min = 1, doc = "optimizer steps" },
   lr = t.number { 3e-3, min = 0, doc = "learning rate" },
 }

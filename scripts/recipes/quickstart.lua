@@ -2,7 +2,7 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "text file to train on" },
+  file = t.file { doc = "text file to train on" },
   steps = t.count { 1800, min = 1, doc = "optimizer steps" },
   batch = t.count { 8, min = 1, doc = "samples per step, over all ranks" },
   ranks = t.count { 2, min = 1, doc = "worker processes" },

@@ -3,7 +3,7 @@
 local core = require "tenon.core"
 local s = require "tenon.schema"
 
-local Parameter = s.class("a parameter", "t.number, t.count, t.integer, t.boolean, t.string or t.choice")
+local Parameter = s.class("a parameter", "t.number, t.count, t.integer, t.boolean, t.string, t.file or t.choice")
 
 local units = {
   K = 10 ^ 3, M = 10 ^ 6, G = 10 ^ 9, B = 10 ^ 9, T = 10 ^ 12,
@@ -37,6 +37,7 @@ local kinds = {
   integer = { parse = parse_count, type = s.count, example = "4096, 64Ki or 10M" },
   boolean = { parse = parse_boolean, type = function() return s.boolean end, example = "true or false" },
   string = { parse = function(text) return text end, type = function() return s.string end },
+  file = { parse = core.from_here, type = function() return s.string end },
   choice = { parse = function(text) return text end, type = function(limits) return s.choice(limits.of) end },
 }
 
@@ -58,6 +59,7 @@ local extra = {
   integer = { min = s.optional(s.count {}), max = s.optional(s.count {}) },
   boolean = {},
   string = {},
+  file = {},
   choice = { of = s.required(s.list(s.string, "of")) },
 }
 

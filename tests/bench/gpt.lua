@@ -2,7 +2,7 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "text file to train on" },
+  file = t.file { doc = "text file to train on" },
   layers = t.count { min = 1, doc = "blocks" },
   heads = t.count { min = 1, doc = "heads of attention" },
   width = t.count { min = 1, doc = "of the residual stream" },

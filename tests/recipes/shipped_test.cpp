@@ -20,10 +20,10 @@ class Shipped : public testing::TestWithParam<const char*> {};
 
 TEST_P(Shipped, recipe_evaluates_and_the_core_reads_it) {
   const auto recipe = evaluate_recipe(
-      request_for(TENON_SOURCE_DIR "/scripts/recipes/" + std::string(GetParam()), {"file=corpus.txt"}));
+      request_for(TENON_SOURCE_DIR "/scripts/recipes/" + std::string(GetParam()), {"file=/corpus.txt"}));
   ASSERT_TRUE(recipe.ok()) << recipe.error().text();
   EXPECT_EQ(recipe->messages, "");
-  EXPECT_EQ(recipe->recipe["data"]["options"]["files"], Json::array({"corpus.txt"}));
+  EXPECT_EQ(recipe->recipe["data"]["options"]["files"], Json::array({"/corpus.txt"}));
   expect_accepted(*recipe);
 }
 

@@ -84,6 +84,17 @@ TEST(Parameters, overrides_arrive_before_evaluation) {
   EXPECT_EQ(changed["precision"], "f64");
 }
 
+// A recipe's own paths start at its folder; one from the command line is meant as the caller's shell means
+// it.
+TEST(Parameters, files_on_the_command_line_start_at_the_current_folder) {
+  const std::string source =
+      tiny_run("name = p.file,", "local p = t.params { file = t.file { \"beside.txt\" } }");
+  const std::filesystem::path here = std::filesystem::current_path();
+  EXPECT_EQ(resolve(source).recipe["name"], "beside.txt");
+  EXPECT_EQ(resolve(source, {"file=a/../b.txt"}).recipe["name"], (here / "b.txt").string());
+  EXPECT_EQ(resolve(source, {"file=/c.txt"}).recipe["name"], "/c.txt");
+}
+
 TEST(Parameters, counts_take_units_and_refuse_parts) {
   const std::string source = tiny_run("seed = p.n,", "local p = t.params { n = t.count { 1 } }");
   const std::vector<std::pair<std::string, int64_t>> good{

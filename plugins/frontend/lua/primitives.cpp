@@ -1,5 +1,7 @@
 // The module tenon.core: what the vocabulary (scripts/tenon/*.lua) needs and Lua cannot say. A place is an
 // integer here, nil when unknown.
+#include <filesystem>
+
 #include "session.h"
 #include "suggest.h"
 
@@ -131,6 +133,14 @@ int overrides(lua_State* L) {
   return 1;
 }
 
+// from_here(path): a path that starts at the current folder, such as one from the command line, made
+// absolute.
+int from_here(lua_State* L) {
+  const auto path = std::filesystem::absolute(luaL_checkstring(L, 1));
+  lua_pushstring(L, path.lexically_normal().c_str());
+  return 1;
+}
+
 // stem(): the recipe's file name without folder and ending.
 int stem(lua_State* L) {
   std::string name = session_of(L).config->path;
@@ -154,13 +164,19 @@ int last_return(lua_State* L) {
 }  // namespace
 
 int open_primitives(lua_State* L) {
-  const luaL_Reg functions[] = {
-      {"place", trampoline<place>},         {"mark", trampoline<mark>},
-      {"inherit", trampoline<inherit>},     {"object", trampoline<object>},
-      {"caller", trampoline<caller>},       {"fail", trampoline<fail>},
-      {"closest", trampoline<closest_of>},  {"overrides", trampoline<overrides>},
-      {"stem", trampoline<stem>},           {"last_return", trampoline<last_return>},
-      {"strict", trampoline<strict_table>}, {nullptr, nullptr}};
+  const luaL_Reg functions[] = {{"place", trampoline<place>},
+                                {"mark", trampoline<mark>},
+                                {"inherit", trampoline<inherit>},
+                                {"object", trampoline<object>},
+                                {"caller", trampoline<caller>},
+                                {"fail", trampoline<fail>},
+                                {"closest", trampoline<closest_of>},
+                                {"overrides", trampoline<overrides>},
+                                {"stem", trampoline<stem>},
+                                {"last_return", trampoline<last_return>},
+                                {"strict", trampoline<strict_table>},
+                                {"from_here", trampoline<from_here>},
+                                {nullptr, nullptr}};
   luaL_newlib(L, functions);
   return 1;
 }

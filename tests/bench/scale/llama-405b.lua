@@ -2,8 +2,9 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "any text file: the data are not read" },
+  file = t.file { doc = "any text file: the data are not read" },
   cp = t.count { 1, min = 1, doc = "ranks that share sequences" },
+  exchange = t.choice { "all_gather", of = { "all_gather", "ring" }, doc = "of keys and values with cp > 1; Llama 3 gathered them" },
   microbatches = t.count { 16, min = 1, doc = "of a step" },
 }
 
@@ -13,7 +14,7 @@ local strategies = {
   t.strategy.tensor { sequence = true },
   t.strategy.zero { stage = 1 },
 }
-if p.cp > 1 then strategies[#strategies + 1] = t.strategy.context {} end
+if p.cp > 1 then strategies[#strategies + 1] = t.strategy.context { exchange = p.exchange } end
 
 return t.run {
   name = "llama-405b",

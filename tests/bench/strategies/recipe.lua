@@ -2,7 +2,7 @@
 local t = require "tenon"
 
 local p = t.params {
-  file = t.string { doc = "text file to train on" },
+  file = t.file { doc = "text file to train on" },
   dp = t.count { 1, min = 1, doc = "ranks that share the batch" },
   tp = t.count { 1, min = 1, doc = "ranks that share heads and widths" },
   pp = t.count { 1, min = 1, doc = "stages" },

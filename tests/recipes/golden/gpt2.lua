@@ -4,7 +4,7 @@ local t = require "tenon"
 local p = t.params {
   lr = t.number { 1e-3, min = 0, doc = "peak learning rate" },
   steps = t.count { "1Ki", min = 1 },
-  file = t.string { "corpus.txt" },
+  file = t.file { "corpus.txt" },
 }
 
 return t.run {
