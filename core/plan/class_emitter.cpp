@@ -123,20 +123,54 @@ bool ClassEmitter::can_take_over(ValueId id) const {
 
 // -- rows -------------------------------------------------------------------------------------------
 
-Status ClassEmitter::run(const Row& row, const std::function<Status(ValueId)>& made) {
-  scope_.builder.enter(row.stage, row.microbatch);
-  params_.enter(row);
-  for (OpId id : scope_.context.stages.ops(row.kind, row.stage)) {
-    const Op& op = scope_.graph().op(id);
-    TENON_CHECK(emit_op(op, row));
-    for (ValueId out : op.out) TENON_CHECK(settle_output(out, made));
+Status ClassEmitter::run(std::span<const Row> rows, const Made& made) {
+  std::vector<Turns> turns;
+  for (const Row& row : rows) {
+    params_.enter(row);
+    turns.push_back({row, scope_.context.stages.ops(row.kind, row.stage), 0, false, {}});
+  }
+  for (size_t running = turns.size(); running > 0;) {
+    running = 0;
+    for (Turns& one : turns) {
+      TENON_CHECK(take_turn(one, made));
+      running += one.next < one.ops.size() ? 1 : 0;
+    }
   }
   params_.leave();
   return {};
 }
 
+// Emits the row's ops until one has begun a transfer. What that op does once the transfer has ended is left
+// to the row's next turn, so that the work of other rows can hide it.
+Status ClassEmitter::take_turn(Turns& row, const Made& made) {
+  scope_.builder.enter(row.row.stage, row.row.microbatch);
+  std::vector<Instr>& instrs = scope_.builder.program().instrs;
+  while (row.next < row.ops.size()) {
+    const Op& op = scope_.graph().op(row.ops[row.next]);
+    if (!row.begun) {
+      const size_t before = instrs.size();
+      TENON_CHECK(emit_op(op, row.row));
+      row.begun = true;
+      size_t end = instrs.size();
+      while (end > before && instrs[end - 1].lane == 0) --end;
+      if (end > before) {
+        row.rest.assign(std::make_move_iterator(instrs.begin() + static_cast<ptrdiff_t>(end)),
+                        std::make_move_iterator(instrs.end()));
+        instrs.resize(end);
+        return {};
+      }
+    }
+    std::ranges::move(row.rest, std::back_inserter(instrs));
+    row.rest.clear();
+    row.begun = false;
+    for (ValueId out : op.out) TENON_CHECK(settle_output(out, made));
+    ++row.next;
+  }
+  return {};
+}
+
 // What is due as soon as a value is there.
-Status ClassEmitter::settle_output(ValueId id, const std::function<Status(ValueId)>& made) {
+Status ClassEmitter::settle_output(ValueId id, const Made& made) {
   if (gradients_.owns(id)) return gradients_.contributed(id);
   const StagePlan& stages = scope_.context.stages;
   if (stages.crossing[id])

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <unordered_map>
 
 #include "plan/class_gradients.h"
@@ -18,8 +19,10 @@ class ClassEmitter {
 
   // Parameters, states and inputs.
   Status open();
-  // The ops of one row. `made` is called with each value that another stage reads.
-  Status run(const Row& row, const std::function<Status(ValueId)>& made);
+  // The ops of a row, or of rows that run interleaved. `made` is called with each value that another stage
+  // reads; its microbatch is the builder's.
+  using Made = std::function<Status(ValueId)>;
+  Status run(std::span<const Row> rows, const Made& made);
 
   // -- for emit() --
   ClassParams& params() { return params_; }
@@ -39,6 +42,13 @@ class ClassEmitter {
     Operand operand;
     int uses = 0;  // reads left
   };
+  struct Turns {  // of a row among those that it runs interleaved with
+    const Row& row;
+    const std::vector<OpId>& ops;
+    size_t next = 0;          // of ops
+    bool begun = false;       // it has been emitted, up to and with a transfer;
+    std::vector<Instr> rest;  // this is what it does then
+  };
   using Key = uint64_t;  // microbatch, value
   static Key key(ValueId id, int microbatch) { return static_cast<uint64_t>(microbatch) << 32 | id; }
   Key key(ValueId id) const { return key(id, scope_.builder.microbatch()); }
@@ -53,7 +63,8 @@ class ClassEmitter {
   Status emit_collective(const Op& op, const Row& row);
   Status bind_output(const Op& op, size_t k, Instr& instr);
   bool can_take_over(ValueId id) const;
-  Status settle_output(ValueId id, const std::function<Status(ValueId)>& made);
+  Status take_turn(Turns& row, const Made& made);
+  Status settle_output(ValueId id, const Made& made);
 
   ClassScope scope_;
   ClassParams params_;

@@ -33,10 +33,16 @@ class Emitter {
 
  private:
   Status emit_rows() {
+    std::vector<int> done(classes_.size());  // rows of each class
     for (const RowRef& ref : linear_order(context_.rows)) {
-      const Row& row = context_.rows.of_rank[static_cast<size_t>(ref.rank)][static_cast<size_t>(ref.row)];
-      ClassEmitter& from = classes_[static_cast<size_t>(ref.rank)];
-      TENON_CHECK(from.run(row, [&](ValueId id) { return send(from, id, row.microbatch); }));
+      const auto rank = static_cast<size_t>(ref.rank);
+      if (ref.row < done[rank]) continue;  // ran with the one before
+      const std::vector<Row>& rows = context_.rows.of_rank[rank];
+      const auto first = static_cast<size_t>(ref.row), end = end_of_block(rows, first);
+      ClassEmitter& from = classes_[rank];
+      const auto send_on = [&](ValueId id) { return send(from, id, from.builder().microbatch()); };
+      TENON_CHECK(from.run(std::span(rows).subspan(first, end - first), send_on));
+      done[rank] = static_cast<int>(end);
     }
     return {};
   }
