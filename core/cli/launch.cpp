@@ -69,6 +69,7 @@ Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const Laun
     session.id = {rank, options.ranks};
     session.rendezvous = options.ranks > 1 ? &rendezvous : nullptr;
     session.threads = threads_per_rank(options);
+    session.trace = options.tracing.steps;
     auto& end = ends[static_cast<size_t>(rank)];
     end.emplace(run_rank(job, plugins, session, options.resume, rank == 0 ? &progress : nullptr));
     if (!end->ok()) rendezvous.abort(fmt::format("rank {} failed: {}", rank, end->error().cause));
@@ -142,6 +143,10 @@ class Launcher {
                                   "--threads",     std::to_string(threads_per_rank(options_)),
                                   "--style",       style_name(options_.style)};
     if (options_.resume) args.emplace_back("--resume");
+    if (const Tracing& tracing = options_.tracing; tracing.steps.any()) {
+      args.insert(args.end(), {"--trace", tracing.file, "--trace-first", std::to_string(tracing.steps.first),
+                               "--trace-last", std::to_string(tracing.steps.last)});
+    }
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
@@ -294,12 +299,13 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
     const auto style = options.style == "json"   ? Progress::Style::json
                        : options.style == "live" ? Progress::Style::live
                                                  : Progress::Style::plain;
-    TENON_TRY(progress, Progress::create(plugins, options.directory, style));
+    TENON_TRY(progress, Progress::create(plugins, options.directory, style, options.trace));
   }
   SessionOptions session;
   session.id = {options.rank, options.world};
   session.rendezvous = rendezvous.get();
   session.threads = options.threads;
+  session.trace = options.traced;
   auto end = run_rank(job, plugins, session, options.resume, progress.get());
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);
   return end;
@@ -358,7 +364,8 @@ Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job
   TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
   const bool threads = options.ranks == 1 || (plugins.comm.table->flags & TENON_COMM_IN_PROCESS) != 0;
   if (!threads) return Launcher(places, job, options).run();
-  TENON_TRY(const auto progress, Progress::create(plugins, job.directory, options.style));
+  TENON_TRY(const auto progress,
+            Progress::create(plugins, job.directory, options.style, options.tracing.file));
   auto end = run_threads(job, plugins, options, *progress);
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);
   return end;

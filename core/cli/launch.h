@@ -9,11 +9,18 @@
 
 namespace tenon::cli {
 
+// What really ran in some steps, for a trace viewer.
+struct Tracing {
+  std::string file;
+  TraceRange steps;
+};
+
 struct LaunchOptions {
   int ranks = 1;
   bool resume = false;
   Progress::Style style = Progress::Style::plain;
   int threads = 0;  // per rank; 0: cores / ranks
+  Tracing tracing = {};
 };
 
 // Runs the job to its end. Errors: of the first rank that failed; W002 when a worker died.
@@ -31,6 +38,8 @@ struct WorkerOptions {
   int threads = 1;
   bool resume = false;
   std::string style = "plain";
+  std::string trace;  // the file; "": none
+  TraceRange traced;
 };
 // The body of `tenon worker`. Returns the process's exit code.
 int worker_main(const Places& places, const WorkerOptions& options);

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/suggest.h"
 #include "cli/checkpoint.h"
+#include "cli/files.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
@@ -24,6 +26,7 @@ struct Arguments {
   std::string run_dir;
   int ranks = 0;  // 0: as the recipe's mesh says
   int threads = 0;
+  std::string trace, trace_steps;  // a file; "2:3", "": the default
   bool json = false;
   bool markdown = false;
   PlanOptions plan;
@@ -72,6 +75,35 @@ Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const A
   return job;
 }
 
+// "2:3" of a run of so many steps.
+Result<TraceRange> read_trace_steps(const std::string& text, int64_t steps) {
+  if (text.empty()) return TraceRange{std::min<int64_t>(2, steps), std::min<int64_t>(3, steps)};
+  TraceRange out;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, out.first);
+  const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+  const auto last = colon ? std::from_chars(first.ptr + 1, end, out.last) : first;
+  constexpr int64_t kMost = 100;  // times take 32 bytes an instruction and step
+  if (!colon || last.ec != std::errc() || last.ptr != end || out.first < 1 || out.last < out.first ||
+      out.last > steps || out.last - out.first >= kMost) {
+    return Error{"R005", "no steps to trace: '" + text + "'", "--trace-steps",
+                 fmt::format("first:last, of the steps 1 to {}, at most {}", steps, kMost), TENON_E_ARGUMENT};
+  }
+  return out;
+}
+
+// The file is made here: before a run whose trace could not be written.
+Result<Tracing> tracing_of(const Arguments& arguments, const Job& job) {
+  if (arguments.trace.empty()) {
+    if (arguments.trace_steps.empty()) return Tracing{};
+    return Error{"R004", "steps to trace, and no file", "--trace-steps", "--trace out.json",
+                 TENON_E_ARGUMENT};
+  }
+  TENON_TRY(const TraceRange steps, read_trace_steps(arguments.trace_steps, job.recipe.steps));
+  TENON_CHECK(write_file(arguments.trace, ""));
+  return Tracing{arguments.trace, steps};
+}
+
 Result<int> train(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(Job job, evaluate_job(places, registry, arguments));
@@ -79,10 +111,11 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
   TENON_TRY(const Compiled proved,
             compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
+  TENON_TRY(const Tracing tracing, tracing_of(arguments, job));
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
-  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads};
+  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads, tracing};
   auto end = launch(places, registry, job, options);
   if (!end.ok()) {
     if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
@@ -230,6 +263,8 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   add_recipe(*t, a);
   add_running(*t, a);
   t->add_option("--run-dir", a.run_dir, "folder of the run (default: runs/<name>/<number>)");
+  t->add_option("--trace", a.trace, "write what really ran in some steps for a trace viewer (.json)");
+  t->add_option("--trace-steps", a.trace_steps, "which: first:last (default: 2:3)");
   CLI::App* r = add("resume", "go on with a run from its newest checkpoint", resume);
   add_run(*r, a);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
@@ -275,6 +310,9 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   w->add_option("--threads", a.worker.threads);
   w->add_option("--style", a.worker.style);
   w->add_flag("--resume", a.worker.resume);
+  w->add_option("--trace", a.worker.trace);
+  w->add_option("--trace-first", a.worker.traced.first);
+  w->add_option("--trace-last", a.worker.traced.last);
   app.require_subcommand(1);
   app.parse(argc, argv);
   for (const auto& [verb, run] : verbs) {
