@@ -21,7 +21,11 @@ struct LaunchOptions {
   Progress::Style style = Progress::Style::plain;
   int threads = 0;  // per rank; 0: cores / ranks
   Tracing tracing = {};
+  bool bench = false;  // the benchmark in the job's folder instead of training
 };
+
+// Given, or this rank's share of the cores.
+int threads_of_rank(int given, int ranks);
 
 // Runs the job to its end. Errors: of the first rank that failed; W002 when a worker died.
 Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job,
@@ -38,6 +42,7 @@ struct WorkerOptions {
   int threads = 1;
   bool resume = false;
   std::string style = "plain";
+  bool bench = false;
   std::string trace;  // the file; "": none
   TraceRange traced;
 };

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/suggest.h"
+#include "cli/bench.h"
 #include "cli/checkpoint.h"
 #include "cli/files.h"
 #include "cli/job.h"
@@ -32,6 +33,7 @@ struct Arguments {
   PlanOptions plan;
   CheckpointOptions checkpoint;
   SampleOptions sample;
+  BenchOptions bench;
   WorkerOptions worker;
 };
 
@@ -223,6 +225,14 @@ Result<int> list_plugins(const Places& places, const Arguments& arguments) {
   return 0;
 }
 
+Result<int> measure(const Places& places, const Arguments& arguments) {
+  BenchOptions options = arguments.bench;
+  options.ranks = arguments.ranks;
+  options.threads = arguments.threads;
+  options.json = arguments.json;
+  return run_bench(places, options);
+}
+
 Result<int> work(const Places& places, const Arguments& arguments) {
   return worker_main(places, arguments.worker);
 }
@@ -297,6 +307,16 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   k->add_option("path", a.checkpoint.path, "folder of a run, of checkpoints, or one checkpoint")->required();
   k->add_flag("--verify", a.checkpoint.verify, "read every byte");
   k->add_option("--tensor", a.checkpoint.tensor, "print a tensor in short");
+  CLI::App* b =
+      add("bench", "measure kernels, communication, optimizer and steps beside their floors", measure);
+  b->add_option("words", a.bench.words, "[kernels|comm|optimizer|step] [recipe] [key=value...]");
+  b->add_option("-n,--ranks", a.ranks, "number of ranks, of comm and step")->check(positive());
+  add_running(*b, a);
+  b->add_option("--rounds", a.bench.rounds, "measurements of each thing")->check(CLI::Range(1, 10000));
+  b->add_option("--sizes", a.bench.sizes, "comm: bytes of messages, as 1KiB,4MiB")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false));
+  b->add_option("--ops", a.bench.collectives, "comm: collectives, as all_reduce,broadcast")->delimiter(',');
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
   CLI::App* w = add("worker", "one rank of a run; started by train and resume", work);
@@ -310,6 +330,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   w->add_option("--threads", a.worker.threads);
   w->add_option("--style", a.worker.style);
   w->add_flag("--resume", a.worker.resume);
+  w->add_flag("--bench", a.worker.bench);
   w->add_option("--trace", a.worker.trace);
   w->add_option("--trace-first", a.worker.traced.first);
   w->add_option("--trace-last", a.worker.traced.last);
