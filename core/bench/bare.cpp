@@ -52,7 +52,9 @@ bool Barrier::wait(int64_t world, bool spins) {
     if (!spins) syscall(SYS_futex, &round_, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
     return true;
   }
-  while (round_.load() == round) {
+  constexpr int kSpins = 1 << 16;  // then others may have the core
+  for (int turn = 0; round_.load() == round; ++turn) {
+    if (spins && turn > kSpins) std::this_thread::yield();
     if (left_.load() != 0) return round_.load() != round;
     const timespec look_again{0, 100'000'000};
     if (!spins) syscall(SYS_futex, &round_, FUTEX_WAIT, round, &look_again, nullptr, 0);

@@ -15,15 +15,15 @@ struct Settings {
   std::vector<std::string> collectives;  // "all_reduce", ...; empty: all
 };
 
-// Every kernel of the recipe's training program on one rank, of each shape once, on made-up values that are not
-// in the caches.
+// Every kernel of the recipe's training program on one rank, of each shape once, on made-up values that are
+// not in the caches.
 Result<Json> measure_kernels(const Recipe& recipe, const PluginSet& plugins, const Settings& settings);
 
 // The recipe's update of all its parameters on one rank, beside an in-place add over the same arrays.
 Result<Json> measure_optimizer(const Recipe& recipe, const PluginSet& plugins, const Settings& settings);
 
 // Collectives of all ranks beside a bare loop over shared memory; f32, every buffer written anew before each
-// call, the slowest rank's time. Collective; all ranks report the same. Ranks share a host. Error A012 when a
+// call, the slowest rank's time. Collective; all ranks report the same. Ranks share a host. Error A013 when a
 // result is wrong.
 Result<Json> measure_comm(const PluginSet& plugins, RankId id, run::Rendezvous& rendezvous,
                           const Settings& settings);

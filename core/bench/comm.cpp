@@ -163,7 +163,7 @@ class Contest {
   }
   Error wrong(int64_t at) const {
     return Error{
-        "A012",
+        "A013",
         fmt::format("{} of {} elements: element {} is wrong", shape_.collective.name, shape_.count, at),
         fmt::format("rank {}", world_.id().rank), "", TENON_E_INTERNAL};
   }
