@@ -36,11 +36,12 @@ struct Shape {
   // Element `at` of the result, when rank r wrote first + r.
   float expected(float first, int64_t at) const {
     const auto n = static_cast<float>(world);
+    const int64_t from = at / part();
     switch (collective.kind) {
       case TENON_COMM_ALL_REDUCE:
       case TENON_COMM_REDUCE_SCATTER: return n * first + n * (n - 1) / 2;
       case TENON_COMM_BROADCAST: return first;
-      default: return first + static_cast<float>(at / part());
+      default: return first + static_cast<float>(from);
     }
   }
 };

@@ -42,6 +42,7 @@ class StepBench {
       TENON_CHECK(meet());
       TENON_TRY(const StepResult step, session_->step());
       if (round < settings_.rounds) steps_.push_back(step.seconds);
+      exposed_.push_back(session_->train_executor()->transfer_seconds());
       tokens_ = step.tokens;
       TENON_CHECK(run_idle(step));
     }
@@ -116,7 +117,7 @@ class StepBench {
     std::stable_sort(rows.begin(), rows.end(),
                      [](const Json& a, const Json& b) { return a["seconds"] > b["seconds"]; });
     const auto instructions = static_cast<double>(session_->train_program().instrs.size());
-    const Overlap overlap = session_->overlap();
+    const Overlap overlap{session_->overlap().alone_seconds, median(exposed_)};
     return Json{{"recipe", session_->recipe().name},
                 {"ranks", options_.id.world},
                 {"threads", settings_.threads},
@@ -146,7 +147,7 @@ class StepBench {
   std::optional<Probe> probe_;
   std::unique_ptr<Session> session_;
   int64_t meetings_ = 0, tokens_ = 0;
-  std::vector<double> steps_, overhead_;
+  std::vector<double> steps_, exposed_, overhead_;
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ void expect_comm(const json& r, const std::string& plugin, int ranks) {
 
 TEST(Bench, comm_measures_every_collective_at_every_size_among_processes) {
   const Workplace place;
-  const json r = report(place, {"comm", "tiny.lua", "comm=comm/ucx", "--sizes", "1KiB,64KiB"});
+  const json r = report(place, {"comm", "--sizes", "1KiB,64KiB", "tiny.lua", "comm=comm/ucx"});
   expect_comm(r, "comm/ucx", 2);
   EXPECT_EQ(r.at("rows").size(), 10u);
   EXPECT_EQ(ops(r),
