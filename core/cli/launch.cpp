@@ -304,15 +304,15 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
   session.root = job.root;
   session.threads = options.threads;
   session.trace = options.traced;
-  if (options.bench) return end_of(bench_rank(registry, job, session));
   std::unique_ptr<Progress> progress;
-  if (options.rank == 0) {
+  if (options.rank == 0 && !options.bench) {
     const auto style = options.style == "json"   ? Progress::Style::json
                        : options.style == "live" ? Progress::Style::live
                                                  : Progress::Style::plain;
     TENON_TRY(progress, Progress::create(plugins, options.directory, style, options.trace));
   }
-  auto end = run_rank(job, plugins, session, options.resume, progress.get());
+  auto end = options.bench ? end_of(bench_rank(registry, job, session))
+                           : run_rank(job, plugins, session, options.resume, progress.get());
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);
   return end;
 }
