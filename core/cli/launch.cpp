@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/bench.h"
 #include "run/rendezvous/auth.h"
 #include "run/rendezvous/memory_rendezvous.h"
 #include "run/rendezvous/tcp_client.h"
@@ -26,15 +27,8 @@ namespace {
 // Signals are the process's own.
 std::atomic<bool> g_stop{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-int threads_per_rank(const LaunchOptions& options) {
-  if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, cores / std::max(1, options.ranks));
-}
-
-Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, SessionOptions session_options,
+Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, const SessionOptions& session_options,
                          bool resume, LoopObserver* observer) {
-  session_options.root = job.root;
   TENON_TRY(const auto session, Session::open(job.recipe, plugins, session_options));
   LoopOptions loop;
   loop.checkpoints = job.checkpoints();
@@ -45,6 +39,11 @@ Result<LoopEnd> run_rank(const Job& job, const PluginSet& plugins, SessionOption
   auto end = run_loop(*session, loop);
   if (!end.ok()) session->abort();
   return end;
+}
+
+Result<LoopEnd> end_of(Status status) {
+  if (!status.ok()) return std::move(status).error();
+  return LoopEnd::finished;
 }
 
 // -- virtual ranks ------------------------------------------------------------------------------------
@@ -61,16 +60,20 @@ Result<LoopEnd> first_cause(std::vector<std::optional<Result<LoopEnd>>>& ends) {
 }
 
 Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const LaunchOptions& options,
-                            Progress& progress) {
+                            PluginRegistry& registry, Progress* progress) {
   run::MemoryRendezvous rendezvous;
   std::vector<std::optional<Result<LoopEnd>>> ends(static_cast<size_t>(options.ranks));
   const auto rank_main = [&](int rank) {
     SessionOptions session;
     session.id = {rank, options.ranks};
     session.rendezvous = options.ranks > 1 ? &rendezvous : nullptr;
-    session.threads = threads_per_rank(options);
+    session.root = job.root;
+    session.threads = threads_of_rank(options.threads, options.ranks);
+    session.trace = options.tracing.steps;
     auto& end = ends[static_cast<size_t>(rank)];
-    end.emplace(run_rank(job, plugins, session, options.resume, rank == 0 ? &progress : nullptr));
+    end.emplace(options.bench
+                    ? end_of(bench_rank(registry, job, session))
+                    : run_rank(job, plugins, session, options.resume, rank == 0 ? progress : nullptr));
     if (!end->ok()) rendezvous.abort(fmt::format("rank {} failed: {}", rank, end->error().cause));
   };
   std::vector<std::thread> threads;
@@ -132,16 +135,22 @@ class Launcher {
         write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
     close(secret.write);
     constexpr int kSecretFd = 3, kReportFd = 4;
-    std::vector<std::string> args{places_.command, "worker",
-                                  "--run-dir",     job_.directory,
-                                  "--rank",        std::to_string(rank),
-                                  "--world",       std::to_string(options_.ranks),
-                                  "--port",        std::to_string(server_->port()),
-                                  "--secret-fd",   std::to_string(kSecretFd),
-                                  "--report-fd",   std::to_string(kReportFd),
-                                  "--threads",     std::to_string(threads_per_rank(options_)),
-                                  "--style",       style_name(options_.style)};
+    std::vector<std::string> args{
+        places_.command, "worker",
+        "--run-dir",     job_.directory,
+        "--rank",        std::to_string(rank),
+        "--world",       std::to_string(options_.ranks),
+        "--port",        std::to_string(server_->port()),
+        "--secret-fd",   std::to_string(kSecretFd),
+        "--report-fd",   std::to_string(kReportFd),
+        "--threads",     std::to_string(threads_of_rank(options_.threads, options_.ranks)),
+        "--style",       style_name(options_.style)};
     if (options_.resume) args.emplace_back("--resume");
+    if (options_.bench) args.emplace_back("--bench");
+    if (const Tracing& tracing = options_.tracing; tracing.steps.any()) {
+      args.insert(args.end(), {"--trace", tracing.file, "--trace-first", std::to_string(tracing.steps.first),
+                               "--trace-last", std::to_string(tracing.steps.last)});
+    }
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
@@ -233,7 +242,7 @@ class Launcher {
 
   Error error_of(Worker& worker) {
     if (culprit_ < 0) culprit_ = worker.rank;
-    const std::string fix = fmt::format("tenon resume {}", job_.directory);
+    const std::string fix = options_.bench ? "" : fmt::format("tenon resume {}", job_.directory);
     if (WIFSIGNALED(*worker.status)) {
       const int signal = WTERMSIG(*worker.status);
       return Error{"W002",
@@ -289,23 +298,32 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
                  TENON_E_ARGUMENT};
   }
   TENON_TRY(const auto rendezvous, run::TcpClient::connect(client));
-  std::unique_ptr<Progress> progress;
-  if (options.rank == 0) {
-    const auto style = options.style == "json"   ? Progress::Style::json
-                       : options.style == "live" ? Progress::Style::live
-                                                 : Progress::Style::plain;
-    TENON_TRY(progress, Progress::create(plugins, options.directory, style));
-  }
   SessionOptions session;
   session.id = {options.rank, options.world};
   session.rendezvous = rendezvous.get();
+  session.root = job.root;
   session.threads = options.threads;
-  auto end = run_rank(job, plugins, session, options.resume, progress.get());
+  session.trace = options.traced;
+  std::unique_ptr<Progress> progress;
+  if (options.rank == 0 && !options.bench) {
+    const auto style = options.style == "json"   ? Progress::Style::json
+                       : options.style == "live" ? Progress::Style::live
+                                                 : Progress::Style::plain;
+    TENON_TRY(progress, Progress::create(plugins, options.directory, style, options.trace));
+  }
+  auto end = options.bench ? end_of(bench_rank(registry, job, session))
+                           : run_rank(job, plugins, session, options.resume, progress.get());
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);
   return end;
 }
 
 }  // namespace
+
+int threads_of_rank(int given, int ranks) {
+  if (given > 0) return given;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / std::max(1, ranks));
+}
 
 // Signals are taken by a thread of their own and blocked in all others: generated matrix code may use the
 // stack pointer freely, and a signal frame would then be written into somebody's memory.
@@ -358,8 +376,11 @@ Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job
   TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
   const bool threads = options.ranks == 1 || (plugins.comm.table->flags & TENON_COMM_IN_PROCESS) != 0;
   if (!threads) return Launcher(places, job, options).run();
-  TENON_TRY(const auto progress, Progress::create(plugins, job.directory, options.style));
-  auto end = run_threads(job, plugins, options, *progress);
+  std::unique_ptr<Progress> progress;
+  if (!options.bench) {
+    TENON_TRY(progress, Progress::create(plugins, job.directory, options.style, options.tracing.file));
+  }
+  auto end = run_threads(job, plugins, options, registry, progress.get());
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);
   return end;
 }

@@ -9,12 +9,23 @@
 
 namespace tenon::cli {
 
+// What really ran in some steps, for a trace viewer.
+struct Tracing {
+  std::string file;
+  TraceRange steps;
+};
+
 struct LaunchOptions {
   int ranks = 1;
   bool resume = false;
   Progress::Style style = Progress::Style::plain;
   int threads = 0;  // per rank; 0: cores / ranks
+  Tracing tracing = {};
+  bool bench = false;  // the benchmark in the job's folder instead of training
 };
+
+// Given, or this rank's share of the cores.
+int threads_of_rank(int given, int ranks);
 
 // Runs the job to its end. Errors: of the first rank that failed; W002 when a worker died.
 Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job& job,
@@ -31,6 +42,9 @@ struct WorkerOptions {
   int threads = 1;
   bool resume = false;
   std::string style = "plain";
+  bool bench = false;
+  std::string trace;  // the file; "": none
+  TraceRange traced;
 };
 // The body of `tenon worker`. Returns the process's exit code.
 int worker_main(const Places& places, const WorkerOptions& options);

@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/suggest.h"
+#include "cli/bench.h"
 #include "cli/checkpoint.h"
+#include "cli/files.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
@@ -24,11 +27,13 @@ struct Arguments {
   std::string run_dir;
   int ranks = 0;  // 0: as the recipe's mesh says
   int threads = 0;
+  std::string trace, trace_steps;  // a file; "2:3", "": the default
   bool json = false;
   bool markdown = false;
   PlanOptions plan;
   CheckpointOptions checkpoint;
   SampleOptions sample;
+  BenchOptions bench;
   WorkerOptions worker;
 };
 
@@ -72,6 +77,35 @@ Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const A
   return job;
 }
 
+// "2:3" of a run of so many steps.
+Result<TraceRange> read_trace_steps(const std::string& text, int64_t steps) {
+  if (text.empty()) return TraceRange{std::min<int64_t>(2, steps), std::min<int64_t>(3, steps)};
+  TraceRange out;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, out.first);
+  const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+  const auto last = colon ? std::from_chars(first.ptr + 1, end, out.last) : first;
+  constexpr int64_t kMost = 100;  // times take 32 bytes an instruction and step
+  if (!colon || last.ec != std::errc() || last.ptr != end || out.first < 1 || out.last < out.first ||
+      out.last > steps || out.last - out.first >= kMost) {
+    return Error{"R005", "no steps to trace: '" + text + "'", "--trace-steps",
+                 fmt::format("first:last, of the steps 1 to {}, at most {}", steps, kMost), TENON_E_ARGUMENT};
+  }
+  return out;
+}
+
+// The file is made here: before a run whose trace could not be written.
+Result<Tracing> tracing_of(const Arguments& arguments, const Job& job) {
+  if (arguments.trace.empty()) {
+    if (arguments.trace_steps.empty()) return Tracing{};
+    return Error{"R004", "steps to trace, and no file", "--trace-steps", "--trace out.json",
+                 TENON_E_ARGUMENT};
+  }
+  TENON_TRY(const TraceRange steps, read_trace_steps(arguments.trace_steps, job.recipe.steps));
+  TENON_CHECK(write_file(arguments.trace, ""));
+  return Tracing{arguments.trace, steps};
+}
+
 Result<int> train(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(Job job, evaluate_job(places, registry, arguments));
@@ -79,10 +113,11 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
   TENON_TRY(const Compiled proved,
             compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
+  TENON_TRY(const Tracing tracing, tracing_of(arguments, job));
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
-  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads};
+  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads, tracing};
   auto end = launch(places, registry, job, options);
   if (!end.ok()) {
     if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
@@ -190,6 +225,14 @@ Result<int> list_plugins(const Places& places, const Arguments& arguments) {
   return 0;
 }
 
+Result<int> measure(const Places& places, const Arguments& arguments) {
+  BenchOptions options = arguments.bench;
+  options.ranks = arguments.ranks;
+  options.threads = arguments.threads;
+  options.json = arguments.json;
+  return run_bench(places, options);
+}
+
 Result<int> work(const Places& places, const Arguments& arguments) {
   return worker_main(places, arguments.worker);
 }
@@ -218,6 +261,70 @@ void add_run(CLI::App& verb, Arguments& a) {
   add_running(verb, a);
 }
 
+void add_train_options(CLI::App& verb, Arguments& a) {
+  add_recipe(verb, a);
+  add_running(verb, a);
+  verb.add_option("--run-dir", a.run_dir, "folder of the run (default: runs/<name>/<number>)");
+  verb.add_option("--trace", a.trace, "write what really ran in some steps for a trace viewer (.json)");
+  verb.add_option("--trace-steps", a.trace_steps, "which: first:last (default: 2:3)");
+}
+
+void add_plan_options(CLI::App& verb, Arguments& a) {
+  add_recipe(verb, a);
+  add_memory(verb, a);
+  verb.add_option("--rank", a.plan.rank, "whose program")->check(CLI::NonNegativeNumber);
+  verb.add_flag("--all", a.plan.unfold, "every microbatch");
+  verb.add_option("--trace", a.plan.trace,
+                  "write the simulated step of all stages for a trace viewer (.json)");
+  verb.add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
+  verb.add_option("--flops", a.plan.machine.flops, "operations a second of a rank, for the simulation");
+  verb.add_option("--memory-bandwidth", a.plan.machine.memory_bytes, "bytes a second of its memory");
+  verb.add_option("--link-bandwidth", a.plan.machine.link_bytes, "bytes a second of its link");
+  verb.add_option("--link-latency", a.plan.machine.link_latency, "seconds for the first byte");
+}
+
+void add_sample_options(CLI::App& verb, Arguments& a) {
+  add_run(verb, a);
+  verb.add_option("--prompt", a.sample.prompt, "text to go on from");
+  verb.add_option("--length", a.sample.length, "tokens to write")->check(CLI::NonNegativeNumber);
+  verb.add_option("--temperature", a.sample.temperature, "0: always the likeliest")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--seed", a.sample.seed, "of the random numbers");
+}
+
+void add_bench_options(CLI::App& verb, Arguments& a) {
+  verb.add_option("words", a.bench.words, "[kernels|comm|optimizer|step] [recipe] [key=value...]");
+  verb.add_option("-n,--ranks", a.ranks, "number of ranks, of comm and step")->check(positive());
+  add_running(verb, a);
+  verb.add_option("--rounds", a.bench.rounds, "measurements of each thing")->check(CLI::Range(1, 10000));
+  verb.add_option("--sizes", a.bench.sizes, "comm: bytes of messages, as 1KiB,4MiB")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(CLI::AsSizeValue(false));
+  verb.add_option("--ops", a.bench.collectives, "comm: collectives, as all_reduce,broadcast")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+void add_worker_options(CLI::App& verb, Arguments& a) {
+  verb.group("");
+  verb.add_option("--run-dir", a.worker.directory)->required();
+  verb.add_option("--rank", a.worker.rank)->required();
+  verb.add_option("--world", a.worker.world)->required();
+  verb.add_option("--port", a.worker.port)->required();
+  verb.add_option("--secret-fd", a.worker.secret_fd)->required();
+  verb.add_option("--report-fd", a.worker.report_fd)->required();
+  verb.add_option("--threads", a.worker.threads);
+  verb.add_option("--style", a.worker.style);
+  verb.add_flag("--resume", a.worker.resume);
+  verb.add_flag("--bench", a.worker.bench);
+  verb.add_option("--trace", a.worker.trace);
+  verb.add_option("--trace-first", a.worker.traced.first);
+  verb.add_option("--trace-last", a.worker.traced.last);
+}
+
 Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   std::vector<std::pair<CLI::App*, Verb>> verbs;
   const auto add = [&](const char* name, const char* what, Verb verb) {
@@ -226,10 +333,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
     verbs.emplace_back(out, verb);
     return out;
   };
-  CLI::App* t = add("train", "train a recipe", train);
-  add_recipe(*t, a);
-  add_running(*t, a);
-  t->add_option("--run-dir", a.run_dir, "folder of the run (default: runs/<name>/<number>)");
+  add_train_options(*add("train", "train a recipe", train), a);
   CLI::App* r = add("resume", "go on with a run from its newest checkpoint", resume);
   add_run(*r, a);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
@@ -238,43 +342,17 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
       add("check", "prove that a recipe would run on any number of ranks, without running it", check);
   add_recipe(*c, a);
   add_memory(*c, a);
-  CLI::App* p = add("plan", "print a rank's mesh, memory and program; draw the step", plan);
-  add_recipe(*p, a);
-  add_memory(*p, a);
-  p->add_option("--rank", a.plan.rank, "whose program")->check(CLI::NonNegativeNumber);
-  p->add_flag("--all", a.plan.unfold, "every microbatch");
-  p->add_option("--trace", a.plan.trace, "write the simulated step of all stages for a trace viewer (.json)");
-  p->add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
-  p->add_option("--flops", a.plan.machine.flops, "operations a second of a rank, for the simulation");
-  p->add_option("--memory-bandwidth", a.plan.machine.memory_bytes, "bytes a second of its memory");
-  p->add_option("--link-bandwidth", a.plan.machine.link_bytes, "bytes a second of its link");
-  p->add_option("--link-latency", a.plan.machine.link_latency, "seconds for the first byte");
-  CLI::App* s = add("sample", "write text", sample_text);
-  add_run(*s, a);
-  s->add_option("--prompt", a.sample.prompt, "text to go on from");
-  s->add_option("--length", a.sample.length, "tokens to write")->check(CLI::NonNegativeNumber);
-  s->add_option("--temperature", a.sample.temperature, "0: always the likeliest")
-      ->check(CLI::NonNegativeNumber);
-  s->add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")
-      ->check(CLI::NonNegativeNumber);
-  s->add_option("--seed", a.sample.seed, "of the random numbers");
+  add_plan_options(*add("plan", "print a rank's mesh, memory and program; draw the step", plan), a);
+  add_sample_options(*add("sample", "write text", sample_text), a);
   CLI::App* k = add("checkpoint", "list, verify and print checkpoints", show_checkpoint);
   k->add_option("path", a.checkpoint.path, "folder of a run, of checkpoints, or one checkpoint")->required();
   k->add_flag("--verify", a.checkpoint.verify, "read every byte");
   k->add_option("--tensor", a.checkpoint.tensor, "print a tensor in short");
+  add_bench_options(
+      *add("bench", "measure kernels, communication, optimizer and steps beside their floors", measure), a);
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
-  CLI::App* w = add("worker", "one rank of a run; started by train and resume", work);
-  w->group("");
-  w->add_option("--run-dir", a.worker.directory)->required();
-  w->add_option("--rank", a.worker.rank)->required();
-  w->add_option("--world", a.worker.world)->required();
-  w->add_option("--port", a.worker.port)->required();
-  w->add_option("--secret-fd", a.worker.secret_fd)->required();
-  w->add_option("--report-fd", a.worker.report_fd)->required();
-  w->add_option("--threads", a.worker.threads);
-  w->add_option("--style", a.worker.style);
-  w->add_flag("--resume", a.worker.resume);
+  add_worker_options(*add("worker", "one rank of a run; started by train and resume", work), a);
   app.require_subcommand(1);
   app.parse(argc, argv);
   for (const auto& [verb, run] : verbs) {

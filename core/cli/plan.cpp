@@ -4,11 +4,11 @@
 #include <sys/resource.h>
 
 #include <ctime>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/files.h"
 #include "cli/progress.h"
 #include "host/resolve.h"
 #include "run/session.h"
@@ -136,15 +136,6 @@ std::string place_of(const Program& program, int64_t rank) {
                        members.size() > shown ? fmt::format(" ... ({} ranks)", members.size()) : "");
   }
   return out;
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) return {};
-  return Error{"R024", "cannot write the file", path, "choose a folder that exists and can be written",
-               TENON_E_IO};
 }
 
 Status draw(const PlanOptions& options, const Planned& planned, const Simulation& simulation) {

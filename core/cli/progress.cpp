@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/files.h"
+
 namespace tenon::cli {
 
 uint64_t resident_bytes() {
@@ -33,8 +35,8 @@ std::string human_seconds(double seconds) {
 }
 
 Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const std::string& directory,
-                                                   Style style) {
-  std::unique_ptr<Progress> out(new Progress(style));
+                                                   Style style, const std::string& trace) {
+  std::unique_ptr<Progress> out(new Progress(style, trace));
   for (const auto& sink : plugins.sinks) {
     TENON_TRY(auto state, open_handle<tenon_sink_state>(sink.id, sink.table->close, [&](auto** o, auto* e) {
                 return sink.table->open(directory.c_str(), sink.options.data(), sink.options.size(), o, e);
@@ -112,6 +114,13 @@ Status Progress::report_memory(const Session& session) {
                 {{"resident_bytes", static_cast<double>(resident)},
                  {"planned_bytes", static_cast<double>(planned)},
                  {"rest_bytes", static_cast<double>(rest)}});
+}
+
+Status Progress::on_trace(const Session& session, const std::vector<Span>& spans) {
+  constexpr double kMicroseconds = 1e-3;  // of a nanosecond
+  TENON_CHECK(write_file(trace_, chrome_trace_of(spans, kMicroseconds)));
+  line(fmt::format("trace {:>4}  {}", session.steps_done(), trace_), false);
+  return record("trace", session, {{"spans", static_cast<double>(spans.size())}});
 }
 
 Status Progress::on_end(const Session& session) {

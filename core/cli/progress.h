@@ -14,14 +14,16 @@ class Progress final : public LoopObserver {
  public:
   enum class Style : uint8_t { live, plain, json };
   // Opens the recipe's sinks in `directory`.
+  // `trace`: the file that a trace is written into.
   static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory,
-                                                  Style style);
+                                                  Style style, const std::string& trace);
 
   Status on_resume(const Session& session, const std::string& path) override;
   Status on_start(const Session& session) override;
   Status on_step(const Session& session, const StepResult& step) override;
   Status on_eval(const Session& session, const EvalResult& eval) override;
   Status on_save(const Session& session, const std::string& path, double seconds) override;
+  Status on_trace(const Session& session, const std::vector<Span>& spans) override;
   Status on_end(const Session& session) override;
   // The last held-out loss, if there was one.
   std::optional<double> eval_loss() const { return eval_loss_; }
@@ -32,7 +34,7 @@ class Progress final : public LoopObserver {
     const tenon_sink* table;
     Handle<tenon_sink_state> state;
   };
-  explicit Progress(Style style) : style_(style) {}
+  Progress(Style style, std::string trace) : style_(style), trace_(std::move(trace)) {}
   Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
   void line(const std::string& text, bool live);
   // What communication costs, and how much of it is hidden.
@@ -42,6 +44,7 @@ class Progress final : public LoopObserver {
   double median_seconds() const;
 
   Style style_;
+  std::string trace_;
   bool live_open_ = false;
   std::vector<Sink> sinks_;
   std::deque<double> recent_;  // seconds of the last steps

@@ -246,7 +246,9 @@ std::string chrome_trace_of(const std::vector<Span>& spans, double microseconds)
                     {"tid", i},
                     {"ts", span->start * microseconds},
                     {"dur", (span->end - span->start) * microseconds}};
-      if (span->microbatch >= 0) event["args"] = {{"microbatch", span->microbatch}};
+      if (span->microbatch >= 0) event["args"]["microbatch"] = span->microbatch;
+      for (const auto& detail : span->details)
+        std::visit([&](const auto& value) { event["args"][detail.first] = value; }, detail.second);
       events.push_back(std::move(event));
     }
   }

@@ -1,7 +1,10 @@
 // Simulated time as pictures: the pipeline diagram as SVG, and the same for trace viewers. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace tenon {
@@ -16,6 +19,8 @@ struct Span {
   double start = 0;
   double end = 0;
   int shade = 0;  // darker where higher: tells apart what is of one category, such as a rank's stages
+  // What else a trace viewer tells about it: {"bytes", 4096}, {"op", "linear"}.
+  std::vector<std::pair<std::string, std::variant<int64_t, std::string>>> details = {};
 };
 
 // A row for each lane, ranks ascending, the lanes of a rank in order of appearance; a colour for each

@@ -97,7 +97,9 @@ TEST(Svg, higher_shades_are_darker) {
 TEST(Svg, of_nothing_is_a_picture) { EXPECT_NE(svg_of({}, "empty", "s").find("</svg>"), std::string::npos); }
 
 TEST(ChromeTrace, has_a_process_a_rank_and_a_thread_a_lane) {
-  const auto document = parse_json(chrome_trace_of(kSpans, 1000), "trace");
+  std::vector<Span> given = kSpans;
+  given[0].details = {{"bytes", int64_t{12}}, {"op", "linear"}};
+  const auto document = parse_json(chrome_trace_of(given, 1000), "trace");
   ASSERT_TRUE(document.ok());
   const Json& events = document->at("traceEvents");
   std::map<std::string, Json> spans;
@@ -116,7 +118,7 @@ TEST(ChromeTrace, has_a_process_a_rank_and_a_thread_a_lane) {
   EXPECT_EQ(b1["dur"], 4000.0);
   EXPECT_EQ(b1["cat"], "backward");
   EXPECT_EQ(b1["pid"], 1);
-  EXPECT_EQ(b1["args"]["microbatch"], 0);
+  EXPECT_EQ(b1["args"], (Json{{"microbatch", 0}, {"bytes", 12}, {"op", "linear"}}));
   EXPECT_FALSE(spans.at("a<b & \"c\"").contains("args"));
   EXPECT_EQ((threads.at({0, spans.at("a<b & \"c\"")["tid"]})), "dp");
   EXPECT_EQ((threads.at({0, spans.at("F0.0")["tid"]})), "compute");

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <deque>
 
-#include "plan/checks.h"
+#include "plan/instr_span.h"
 
 namespace tenon {
 namespace {
@@ -14,21 +14,13 @@ constexpr double kUnknown = -1;
 // Rings for collectives: each of n members sends n - 1 parts (all_reduce twice as many).
 double transfer_seconds(const Program& program, const Instr& instr, const Machine& machine) {
   const auto n = static_cast<double>(program.mesh.size(instr.axes));
-  double bytes = 0;
-  for (const auto* operands : {&instr.in, &instr.out}) {
-    for (const Operand& operand : *operands) bytes = std::max(bytes, static_cast<double>(operand.bytes()));
-  }
+  const auto bytes = static_cast<double>(bytes_of(instr));
   const bool one_way = instr.kind == "send" || instr.kind == "recv" || instr.kind == "permute";
   if (one_way) return machine.link_latency + bytes / machine.link_bytes;
   if (instr.kind == "broadcast")
     return std::ceil(std::log2(std::max(n, 1.0))) * machine.link_latency + bytes / machine.link_bytes;
   const double turns = instr.kind == "all_reduce" ? 2 * (n - 1) : n - 1;
   return turns * (machine.link_latency + bytes / n / machine.link_bytes);
-}
-
-std::string category_of(const Instr& instr) {
-  if (is_transfer(instr.kind)) return instr.kind;
-  return name_of(instr.phase);
 }
 
 // A class's list, run as far as the other classes let it.
@@ -81,17 +73,9 @@ class Runner {
     end_[id] = end;
     finish = std::max(finish, end);
     if (instr.lane != 0) time.transfers += end - start;
-    std::string label = instr.kind;
-    if (instr.microbatch >= 0) label += "." + std::to_string(instr.microbatch);
-    Span span;
-    span.rank = static_cast<int>(program_.pipeline_rank);
-    span.lane = program_.lanes[instr.lane];
-    span.label = std::move(label);
-    span.category = category_of(instr);
-    span.microbatch = instr.microbatch;
+    Span& span = spans_.emplace_back(span_of(program_, id, static_cast<int>(program_.pipeline_rank)));
     span.start = start;
     span.end = end;
-    spans_.push_back(std::move(span));
   }
   double seconds(InstrId id) const { return seconds_of(program_, program_.instrs[id], machine_); }
 
@@ -207,10 +191,7 @@ class World {
 
 double seconds_of(const Program& program, const Instr& instr, const Machine& machine) {
   if (instr.lane != 0) return transfer_seconds(program, instr, machine);
-  double bytes = 0;
-  for (const auto* operands : {&instr.in, &instr.out}) {
-    for (const Operand& operand : *operands) bytes += static_cast<double>(operand.bytes());
-  }
+  const auto bytes = static_cast<double>(bytes_of(instr));
   return machine.launch + std::max(instr.flops / machine.flops, bytes / machine.memory_bytes);
 }
 

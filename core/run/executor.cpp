@@ -221,6 +221,7 @@ Status Executor::wait(InstrId id) {
     const tenon_code code = device_.plugins().comm.table->wait_host(records_[first].transfer, -1, &error);
     if (code < 0) return located(code, error, first, device_.plugins().comm.id);
     ++lane.complete;
+    if (times_ != nullptr) times_[first].done = trace_now();
   }
   transfer_seconds_ += seconds_now() - begin;
   return {};
@@ -255,15 +256,24 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   return {};
 }
 
-Status Executor::run(int64_t step, double lr, Waits waits) {
+Status Executor::run(int64_t step, double lr, Waits waits, InstrTimes* times) {
   const tenon_step_scalars scalars{step, lr, 1.0};
   for (Lane& lane : lanes_) lane.started = lane.complete = 0;
   transfer_seconds_ = 0;
+  times_ = times;
+  return times != nullptr ? run_all<true>(scalars, waits) : run_all<false>(scalars, waits);
+}
+
+template <bool kTraced>
+Status Executor::run_all(const tenon_step_scalars& scalars, Waits waits) {
   for (InstrId id = 0; id < records_.size(); ++id) {
     const Record& record = records_[id];
     now_.store(id, std::memory_order_relaxed);
+    if constexpr (kTraced) times_[id].ready = trace_now();
     for (uint32_t w = 0; w < record.num_waits; ++w) TENON_CHECK(wait(waits_[record.first_wait + w]));
+    if constexpr (kTraced) times_[id].start = trace_now();
     TENON_CHECK(execute(id, scalars));
+    if constexpr (kTraced) times_[id].done = times_[id].issued = trace_now();
     if (waits == Waits::at_once && record.transfer != nullptr) TENON_CHECK(wait(id));
   }
   for (const Lane& lane : lanes_) {

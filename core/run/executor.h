@@ -6,6 +6,7 @@
 
 #include "plan/kernel_desc.h"
 #include "run/device.h"
+#include "run/trace.h"
 
 namespace tenon {
 
@@ -19,7 +20,8 @@ class Executor {
   // which shows what they cost. The results are the same.
   enum class Waits : uint8_t { planned, at_once };
   // One step. `lr` and `step` reach the optimizer; inputs must be in place. Errors name the instruction.
-  Status run(int64_t step, double lr, Waits waits = Waits::planned);
+  // `times`, where given, has an entry for each instruction, which is written.
+  Status run(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
   // Seconds in which the last run() did nothing but wait for transfers, or start them.
   double transfer_seconds() const { return transfer_seconds_; }
 
@@ -62,6 +64,8 @@ class Executor {
   void add_updates(const Instr& instr);
   int64_t offset(const Instr& instr) const;
   size_t member(const FlatLayout& layout) const;
+  template <bool kTraced>
+  Status run_all(const tenon_step_scalars& scalars, Waits waits);
   Status execute(InstrId id, const tenon_step_scalars& scalars);
   Status wait(InstrId id);
   Error located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const;
@@ -83,6 +87,7 @@ class Executor {
   std::vector<Lane> lanes_;
   std::atomic<InstrId> now_{0};
   double transfer_seconds_ = 0;
+  InstrTimes* times_ = nullptr;  // of the step that runs
 };
 
 }  // namespace tenon

@@ -29,6 +29,7 @@ class Loop {
       }
       TENON_TRY(const StepResult step, session_.step());
       if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_step(session_, step));
+      if (step.step == session_.trace_range().last) TENON_CHECK(trace());
       if (due(recipe_.eval_every, step.step, recipe_.steps)) TENON_CHECK(evaluate());
       if (due(recipe_.save_every, step.step, recipe_.steps)) TENON_CHECK(save());
     }
@@ -37,6 +38,7 @@ class Loop {
 
  private:
   Result<LoopEnd> end(LoopEnd how) {
+    if (session_.trace_range().last > session_.steps_done()) TENON_CHECK(trace());
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_end(session_));
     return how;
   }
@@ -44,6 +46,12 @@ class Loop {
   Status evaluate() {
     TENON_TRY(const EvalResult eval, session_.evaluate());
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_eval(session_, eval));
+    return {};
+  }
+
+  Status trace() {
+    TENON_TRY(const std::vector<Span> spans, session_.gather_trace());
+    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_trace(session_, spans));
     return {};
   }
 

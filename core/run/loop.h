@@ -18,6 +18,8 @@ class LoopObserver {
   virtual Status on_step(const Session& session, const StepResult& step) = 0;
   virtual Status on_eval(const Session& session, const EvalResult& eval) = 0;
   virtual Status on_save(const Session& session, const std::string& path, double seconds) = 0;
+  // Behind the last traced step, or at the end of a run that stopped before: of all ranks, in nanoseconds.
+  virtual Status on_trace(const Session& session, const std::vector<Span>& spans) = 0;
   // Finished, or stopped and saved.
   virtual Status on_end(const Session& session) = 0;
 };

@@ -153,6 +153,7 @@ Status Session::open_all() {
   initialise_params();
   if (programs_->train) {
     TENON_TRY(train_executor_, Executor::prepare(mine(*programs_->train), *device_, recipe_.exact));
+    trace_.emplace(options_.trace, train_program().instrs.size());
   }
   TENON_TRY(eval_executor_, Executor::prepare(mine(programs_->eval), *device_, recipe_.exact));
   return prepare_control();
@@ -350,9 +351,12 @@ Result<StepResult> Session::step() {
   out.lr = recipe_.lr.at(out.step);
   // The first step is not typical: memory is touched for the first time.
   const bool measure = ++steps_here_ == 2 && options_.id.world > 1;
-  TENON_CHECK(
-      train_executor_->run(out.step, out.lr, measure ? Executor::Waits::at_once : Executor::Waits::planned));
-  if (measure) transfers_alone_ = train_executor_->transfer_seconds();
+  TENON_CHECK(train_executor_->run(
+      out.step, out.lr, measure ? Executor::Waits::at_once : Executor::Waits::planned, trace_->of(out.step)));
+  if (measure) {
+    transfers_alone_ = train_executor_->transfer_seconds();
+    at_once_step_ = out.step;
+  }
   if (steps_here_ > 2) transfers_exposed_ += train_executor_->transfer_seconds();
   const double count = read(program, "count");
   out.tokens = static_cast<int64_t>(count);

@@ -35,6 +35,7 @@ struct SessionOptions {
   int threads = 1;                        // of this rank
   int64_t timeout_ns = 120'000'000'000;   // for every wait on peers
   bool training = true;                   // false: no train program (eval, sample)
+  TraceRange trace;                       // steps whose instructions are timed; of a session that trains
   // What compile_programs() made of the recipe for this world; NULL: the session compiles. Ranks of one
   // process may share it.
   std::shared_ptr<const Programs> programs = nullptr;
@@ -95,6 +96,13 @@ class Session {
   Result<EvalResult> evaluate();
   // True if any rank asked: a small sum over all ranks, so that all stop at the same step. Collective.
   Result<bool> any(bool mine);
+
+  // Steps asked to be traced; what their instructions did.
+  TraceRange trace_range() const { return options_.trace; }
+  StepTrace& trace() { return *trace_; }
+  // The traced steps done so far as spans of nanoseconds since the first: on rank 0 those of all ranks, on
+  // the others none. Collective; once in a session.
+  Result<std::vector<Span>> gather_trace();
 
   // Writes checkpoint step-<N> into `directory`. Collective. Returns its path.
   Result<std::string> save(checkpoint::Storage& storage, const std::string& directory,
@@ -176,8 +184,10 @@ class Session {
   Handle<tenon_comm_plan> control_;
   int64_t control_word_ = 0;
   int64_t steps_done_ = 0;
-  int64_t steps_here_ = 0;  // of this session
+  int64_t steps_here_ = 0;    // of this session
+  int64_t at_once_step_ = 0;  // in which transfers were waited for at once
   double transfers_alone_ = 0, transfers_exposed_ = 0;
+  std::optional<StepTrace> trace_;
   int64_t attempt_ = 1;
   int64_t saves_ = 0, resumes_ = 0;  // calls so far: their exchanges between ranks have names of their own
   std::vector<checkpoint::Rejected> passed_over_;

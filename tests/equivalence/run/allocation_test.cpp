@@ -48,8 +48,12 @@ TEST_P(Allocation, a_step_makes_none) {
   options.steps = 2;
   options.after = [&](Session& session) -> Status {
     const ThreadPool::Use none(nullptr);
+    std::vector<InstrTimes> times(session.train_program().instrs.size());
     const long before = g_allocations.load();
-    TENON_CHECK(session.train_executor()->run(session.steps_done() + 1, 1e-3));
+    for (InstrTimes* traced : {static_cast<InstrTimes*>(nullptr), times.data()}) {
+      TENON_CHECK(
+          session.train_executor()->run(session.steps_done() + 1, 1e-3, Executor::Waits::planned, traced));
+    }
     during = g_allocations.load() - before;
     return {};
   };

@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "bench/bare.h"
+#include "bench/idle.h"
+#include "bench/probes.h"
+#include "bench/work.h"
+#include "run/rendezvous/memory_rendezvous.h"
+
+namespace tenon::bench {
+namespace {
+
+Operand operand(std::vector<int64_t> dims, Dtype dtype = Dtype::f32) {
+  return {0, 0, dtype, std::move(dims), ""};
+}
+
+Instr instr(const std::string& kind, std::vector<Operand> in, std::vector<Operand> out) {
+  Instr made;
+  made.kind = kind;
+  made.in = std::move(in);
+  made.out = std::move(out);
+  return made;
+}
+
+TEST(Work, names_a_product_by_rows_outputs_and_sum) {
+  const auto y = operand({2, 3, 5, 7}), x = operand({2, 3, 11}), w = operand({5, 7, 11});
+  EXPECT_EQ(work_of(instr("linear", {x, w}, {y})).name, "linear 6 x 35 x 11");
+  EXPECT_EQ(work_of(instr("linear_dgrad", {y, w}, {x})).name, "linear_dgrad 6 x 11 x 35");
+  EXPECT_EQ(work_of(instr("linear_wgrad", {y, x}, {w})).name, "linear_wgrad 35 x 11 x 6");
+  EXPECT_EQ(work_of(instr("gelu", {x}, {x})).name, "gelu [2 3 11]");
+  EXPECT_EQ(work_of(instr("sqnorm", {x}, {operand({}, Dtype::f64)})).name, "sqnorm [2 3 11]");
+}
+
+TEST(Work, counts_each_operand_once_and_what_is_added_to_twice) {
+  const auto x = operand({4, 8});
+  EXPECT_EQ(work_of(instr("add", {x, x}, {x})).bytes, 3 * 128);
+  Instr gradient = instr("layernorm_wgrad", {x}, {operand({8})});
+  EXPECT_EQ(work_of(gradient).bytes, 128 + 32);
+  gradient.accumulate = true;
+  EXPECT_EQ(work_of(gradient).bytes, 128 + 2 * 32);
+  EXPECT_TRUE(work_of(gradient).name.ends_with(" +="));
+  EXPECT_EQ(work_of(instr("update", {x, operand({}, Dtype::f64)}, {x, x})).bytes, 128 + 2 * 2 * 128);
+}
+
+TEST(Work, counts_only_the_rows_of_a_table_that_are_looked_up) {
+  const auto ids = operand({1, 3}, Dtype::i32), table = operand({1000, 8}), y = operand({1, 3, 8});
+  EXPECT_EQ(work_of(instr("embedding", {ids, table}, {y})).bytes, 12 + 96 + 96);
+  Instr scatter = instr("embedding_wgrad", {y, ids}, {table});
+  EXPECT_EQ(work_of(scatter).bytes, 96 + 12 + 32000) << "other rows become 0";
+  scatter.accumulate = true;
+  EXPECT_EQ(work_of(scatter).bytes, 96 + 12 + 2 * 96);
+}
+
+TEST(Work, counts_an_operation_of_f64_as_two) {
+  Instr product = instr("linear", {operand({2, 2}, Dtype::f64), operand({2, 2}, Dtype::f64)},
+                        {operand({2, 2}, Dtype::f64)});
+  product.flops = 16;
+  EXPECT_EQ(work_of(product).flops, 32);
+}
+
+TEST(IdleSwitch, calls_reach_the_plugins_unless_it_is_idle) {
+  static int calls;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): tables take no state
+  calls = 0;
+  tenon_kernels kernels{};
+  kernels.enqueue = [](auto...) -> tenon_code { return ++calls, TENON_OK; };
+  tenon_comm comm{};
+  comm.start = [](auto...) -> tenon_code { return ++calls, TENON_OK; };
+  comm.wait_host = [](auto...) -> tenon_code { return ++calls, TENON_OK; };
+  tenon_optimizer optimizer{};
+  optimizer.step = [](auto...) -> tenon_code { return ++calls, TENON_OK; };
+  PluginSet plugins;
+  plugins.kernels.table = &kernels;
+  plugins.comm.table = &comm;
+  plugins.optimizer.table = &optimizer;
+  IdleSwitch idle(plugins);
+  const auto call_all = [&] {
+    EXPECT_EQ(plugins.kernels.table->enqueue(nullptr, nullptr, nullptr, nullptr), TENON_OK);
+    EXPECT_EQ(plugins.comm.table->start(nullptr, nullptr, nullptr), TENON_OK);
+    EXPECT_EQ(plugins.comm.table->wait_host(nullptr, -1, nullptr), TENON_OK);
+    EXPECT_EQ(plugins.optimizer.table->step(nullptr, nullptr, nullptr, 0, nullptr, nullptr), TENON_OK);
+    return calls;
+  };
+  EXPECT_EQ(call_all(), 4);
+  idle.set(true);
+  EXPECT_EQ(call_all(), 4);
+  idle.set(false);
+  EXPECT_EQ(call_all(), 8);
+}
+
+TEST(SharedWorld, a_rank_that_leaves_ends_what_others_wait_for) {
+  constexpr int64_t kWorld = 3;
+  run::MemoryRendezvous rendezvous;
+  std::vector<std::string> codes(kWorld);
+  const auto rank_main = [&](int64_t rank) {
+    auto world = SharedWorld::open({rank, kWorld}, rendezvous, 64);
+    if (!world.ok()) return;
+    codes[static_cast<size_t>(rank)] = (*world)->barrier().ok() ? "met" : "left";
+    if (rank == 2) return;
+    const Status status = (*world)->barrier();
+    codes[static_cast<size_t>(rank)] += status.ok() ? "" : " " + status.error().code;
+  };
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < kWorld; ++rank) threads.emplace_back(rank_main, rank);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(codes, (std::vector<std::string>{"met W011", "met W011", "met"}));
+}
+
+TEST(Probes, add_in_place_adds_every_element_once) {
+  auto pool = ThreadPool::create(3);
+  ASSERT_TRUE(pool.ok());
+  for (const int64_t count : {0, 1, 7, 100, 1001}) {
+    std::vector<double> a(static_cast<size_t>(count) + 1, 1), b(static_cast<size_t>(count) + 1, 2);
+    add_in_place(**pool, a.data(), b.data(), count);
+    EXPECT_EQ(std::ranges::count(a, 3), count);
+    EXPECT_EQ(a.back(), 1);
+  }
+}
+
+TEST(Probes, median_and_floor) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({5, 1, 9}), 5);
+  const Rates rates{10, 100};
+  EXPECT_EQ(rates.seconds(20, 100), 2);
+  EXPECT_EQ(rates.seconds(1, 300), 3);
+}
+
+}  // namespace
+}  // namespace tenon::bench

@@ -1,0 +1,156 @@
+#include "bench/probes.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "bench/bench.h"
+
+namespace tenon::bench {
+namespace {
+
+constexpr size_t kHuge = size_t{2} << 20;
+constexpr int64_t kRounds = 50000;
+
+// Independent chains of multiply-adds in registers; the widest vectors are split where a machine lacks them.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx512f", "avx2,fma", "default")))
+#endif
+double
+multiply_add() {
+  constexpr int kChains = 12, kLanes = 16;
+  typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+  Vector x = Vector{} + 1.000001f, y = Vector{} + 0.5f, sum[kChains] = {};
+  asm volatile("" : "+m"(x), "+m"(y));
+  for (Vector& s : sum) asm volatile("" : "+m"(s));  // else the chains are one and the same
+  for (int64_t i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 12
+    for (Vector& s : sum) s = s * x + y;
+  }
+  for (Vector& s : sum) asm volatile("" : : "m"(s));
+  return 2.0 * kChains * kLanes * static_cast<double>(kRounds);
+}
+
+// Keeps the calling thread on one of the cores it may use, while it lives: number `index`
+// of those, if there are so many.
+class Pinned {
+ public:
+  explicit Pinned(int index) {
+    if (sched_getaffinity(0, sizeof before_, &before_) != 0) return;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (!CPU_ISSET(core, &before_) || index-- > 0) continue;
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      done_ = sched_setaffinity(0, sizeof one, &one) == 0;
+      return;
+    }
+  }
+  ~Pinned() {
+    if (done_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  cpu_set_t before_{};
+  bool done_ = false;
+};
+
+// Spins, but lets others have the core when it takes long.
+void await(const std::atomic<uint64_t>& ball, uint64_t value) {
+  for (int spins = 0; ball.load(std::memory_order_acquire) != value; ++spins) {
+    if (spins > 4096) std::this_thread::yield();
+  }
+}
+
+}  // namespace
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double Rates::seconds(double flops_done, double bytes_moved) const {
+  return std::max(flops > 0 ? flops_done / flops : 0, bytes > 0 ? bytes_moved / bytes : 0);
+}
+
+Probe::Block::Block(size_t floats)
+    : data_(static_cast<float*>(std::aligned_alloc(kHuge, floats * sizeof(float)))) {
+  if (data_ == nullptr) throw std::bad_alloc();
+  madvise(data_, floats * sizeof(float), MADV_HUGEPAGE);
+  std::fill_n(data_, floats, 1.0f);
+}
+
+Probe::Block::~Block() { std::free(data_); }
+
+Probe::Probe(ThreadPool& pool)
+    : pool_(pool),
+      part_(int64_t{8} << 20),
+      x_(static_cast<size_t>(part_ * pool.num_threads())),
+      y_(static_cast<size_t>(part_ * pool.num_threads())) {}
+
+void Probe::sample() {
+  const auto threads = static_cast<double>(pool_.num_threads());
+  double operations = 0;  // of the first thread; all do the same
+  double start = now();
+  pool_.run(
+      pool_.num_threads(),
+      [](void* arg, int64_t part) {
+        const double done = multiply_add();
+        if (part == 0) *static_cast<double*>(arg) = done;
+      },
+      &operations);
+  flops_.push_back(operations * threads / (now() - start));
+  const int64_t count = part_ * pool_.num_threads();
+  start = now();
+  add_in_place(pool_, x_.data(), y_.data(), count);
+  bytes_.push_back(3.0 * sizeof(float) * static_cast<double>(count) / (now() - start));
+}
+
+Rates Probe::rates() const { return {median(flops_), median(bytes_)}; }
+
+void Probe::clear() {
+  flops_.clear();
+  bytes_.clear();
+}
+
+double core_latency() {
+  if (std::thread::hardware_concurrency() < 2) return 0;
+  constexpr uint64_t kTurns = 500;
+  constexpr int kGames = 100;
+  alignas(64) std::atomic<uint64_t> ball{0};  // even: mine; odd: the other's; counts on
+  const auto play = [&ball](uint64_t me, uint64_t first) {
+    for (uint64_t turn = first; turn < first + kTurns; ++turn) {
+      await(ball, 2 * turn + me);
+      ball.store(2 * turn + me + 1, std::memory_order_release);
+    }
+  };
+  std::thread other([&] {
+    const Pinned second(1);
+    for (uint64_t game = 0; game < kGames; ++game) play(1, game * kTurns);
+  });
+  const Pinned first(0);  // after the other thread was made, which would begin with this one's cores
+  double least = 1;
+  for (uint64_t game = 0; game < kGames; ++game) {
+    const double start = now();
+    play(0, game * kTurns);
+    least = std::min(least, (now() - start) / (2.0 * kTurns));
+  }
+  other.join();
+  return least * 1e9;
+}
+
+}  // namespace tenon::bench

@@ -1,0 +1,71 @@
+// What the machine can do at most, sampled between the calls that are judged by it.
+#pragma once
+
+#include "base/parallel.h"
+
+namespace tenon::bench {
+
+double now();  // seconds
+// 0 of nothing.
+double median(std::vector<double> values);
+
+struct Rates {
+  double flops = 0;  // f32 multiply-adds of all threads at once, counted as two, per second
+  double bytes = 0;  // of an in-place add over arrays far larger than the caches, per second
+  double seconds(double flops_done, double bytes_moved) const;  // the floor: the larger of the two
+};
+
+class Probe {
+ public:
+  // `pool` must outlive it.
+  explicit Probe(ThreadPool& pool);
+  // Some milliseconds; leaves nothing else in the caches.
+  void sample();
+  // Medians of the samples since clear().
+  Rates rates() const;
+  void clear();
+
+ private:
+  // Floats on huge pages, as devices allocate them.
+  class Block {
+   public:
+    explicit Block(size_t floats);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    float* data() const { return data_; }
+
+   private:
+    float* data_;
+  };
+
+  ThreadPool& pool_;
+  const int64_t part_;  // floats of a thread
+  Block x_, y_;
+  std::vector<double> flops_, bytes_;
+};
+
+// a[i] += b[i] on all threads of the pool.
+template <class Real>
+void add_in_place(ThreadPool& pool, Real* a, const Real* b, int64_t count) {
+  struct Job {
+    Real* a;
+    const Real* b;
+    int64_t count, parts;
+  } job{a, b, count, pool.num_threads()};
+  pool.run(
+      job.parts,
+      [](void* arg, int64_t part) {
+        typedef Real Vector __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
+        constexpr int64_t kLanes = sizeof(Vector) / sizeof(Real);
+        const Job& j = *static_cast<Job*>(arg);
+        int64_t i = j.count * part / j.parts;
+        const int64_t end = j.count * (part + 1) / j.parts;
+        for (; i + kLanes <= end; i += kLanes)
+          *reinterpret_cast<Vector*>(j.a + i) += *reinterpret_cast<const Vector*>(j.b + i);
+        for (; i < end; ++i) j.a[i] += j.b[i];
+      },
+      &job);
+}
+
+}  // namespace tenon::bench

@@ -1,0 +1,48 @@
+#include "bench/work.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+namespace tenon::bench {
+namespace {
+
+// Rows, outputs and sum of a product. Every operand is the product of two of the three, all of them together
+// their square.
+std::string product_name(const Instr& instr) {
+  const auto x = static_cast<double>(instr.in[0].elements()), w = static_cast<double>(instr.in[1].elements());
+  const double all = std::sqrt(x * w * static_cast<double>(instr.out[0].elements()));
+  return fmt::format("{} {:.0f} x {:.0f} x {:.0f}", instr.kind, all / w, all / x,
+                     all / static_cast<double>(instr.out[0].elements()));
+}
+
+std::string name_of(const Instr& instr) {
+  if (instr.kind.starts_with("linear")) return product_name(instr);
+  const bool reduces = instr.out.empty() || (instr.out[0].elements() == 1 && !instr.in.empty());
+  const Operand& shown = reduces ? instr.in[0] : instr.out[0];
+  return fmt::format("{} [{}]", instr.kind, fmt::join(shown.dims, " "));
+}
+
+double bytes_moved(const Instr& instr) {
+  const bool table = instr.kind.starts_with("embedding"), gradient = instr.kind.ends_with("wgrad");
+  const bool gathers = table && !gradient, scatters = table && gradient && instr.accumulate;
+  double bytes = 0;
+  for (size_t i = 0; i < instr.in.size(); ++i)
+    bytes += static_cast<double>((gathers && i == 1 ? instr.out[0] : instr.in[i]).bytes());
+  if (instr.kind == "update") bytes = static_cast<double>(instr.in[0].bytes());  // all else is in and out
+  const bool twice = instr.accumulate || instr.kind == "update";
+  for (const Operand& out : instr.out)
+    bytes += static_cast<double>((scatters ? instr.in[0] : out).bytes()) * (twice ? 2 : 1);
+  return bytes;
+}
+
+}  // namespace
+
+Work work_of(const Instr& instr) {
+  const auto& any = instr.out.empty() ? instr.in : instr.out;
+  const bool wide = !any.empty() && any[0].dtype == Dtype::f64;
+  return {name_of(instr) + (instr.accumulate ? " +=" : ""), instr.flops * (wide ? 2 : 1), bytes_moved(instr)};
+}
+
+}  // namespace tenon::bench

@@ -1,0 +1,49 @@
+#include "plan/instr_span.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/checks.h"
+
+namespace tenon {
+namespace {
+
+// As a schedule's row has it; "" for what a step does once.
+std::string row_of(const Instr& instr) {
+  if (instr.microbatch < 0) return "";
+  return fmt::format("{}{}.{}", name_of(instr.phase), instr.stage, instr.microbatch);
+}
+
+}  // namespace
+
+uint64_t bytes_of(const Instr& instr) {
+  uint64_t sum = 0, most = 0;
+  for (const auto* operands : {&instr.in, &instr.out}) {
+    for (const Operand& operand : *operands) {
+      sum += operand.bytes();
+      most = std::max(most, operand.bytes());
+    }
+  }
+  return is_transfer(instr.kind) ? most : sum;
+}
+
+Span span_of(const Program& program, InstrId id, int rank) {
+  const Instr& instr = program.instrs[id];
+  Span span;
+  span.rank = rank;
+  span.lane = program.lanes[instr.lane];
+  span.label = instr.kind;
+  if (instr.microbatch >= 0) span.label += "." + std::to_string(instr.microbatch);
+  span.category = is_transfer(instr.kind) ? instr.kind : name_of(instr.phase);
+  span.microbatch = instr.microbatch;
+  span.details = {
+      {"instruction", int64_t{id}}, {"op", instr.kind}, {"bytes", static_cast<int64_t>(bytes_of(instr))}};
+  const auto& named = instr.out.empty() ? instr.in : instr.out;
+  if (!named.empty()) span.details.emplace_back("tensor", named[0].name);
+  if (const std::string row = row_of(instr); !row.empty()) span.details.emplace_back("row", row);
+  if (instr.layer >= 0) span.details.emplace_back("layer", int64_t{instr.layer});
+  return span;
+}
+
+}  // namespace tenon

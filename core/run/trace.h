@@ -1,0 +1,61 @@
+// What really ran, and when: times of instructions, taken by the executor into memory that was there before.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "plan/instr_span.h"
+
+namespace tenon {
+
+// Nanoseconds of the steady clock, which all processes of a host share.
+inline int64_t trace_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct InstrTimes {
+  int64_t ready = 0;   // the rank came to it, and began to wait for what it needs
+  int64_t start = 0;   // all that was there
+  int64_t issued = 0;  // its kernels had run, or its transfer was started
+  int64_t done = 0;    // a transfer: somebody who waited for it, or for one behind it, saw it complete
+};
+
+// Steps, counted from 1. None by default.
+struct TraceRange {
+  int64_t first = 1, last = 0;
+  bool any() const { return last >= first; }
+};
+
+// The times of one rank's program in a range of steps.
+class StepTrace {
+ public:
+  StepTrace(TraceRange range, size_t num_instrs)
+      : range_(range),
+        num_instrs_(num_instrs),
+        times_(range.any() ? static_cast<size_t>(range.last - range.first + 1) * num_instrs : 0) {}
+
+  const TraceRange& range() const { return range_; }
+  size_t num_instrs() const { return num_instrs_; }
+  // An entry for each instruction; NULL: the step is not traced.
+  InstrTimes* of(int64_t step) {
+    if (step < range_.first || step > range_.last) return nullptr;
+    return times_.data() + static_cast<size_t>(step - range_.first) * num_instrs_;
+  }
+
+ private:
+  TraceRange range_;
+  size_t num_instrs_;
+  std::vector<InstrTimes> times_;
+};
+
+// A step of a rank as spans, in nanoseconds. Each instruction has one, with the detail "instruction"; those
+// of a lane follow one another: a transfer is drawn from when the lane came to it, until it was seen to be
+// complete. Besides, without that detail: "wait" and "start" (of a transfer) on the compute lane, and the
+// whole step on a lane of its own. `at_once`: each transfer was waited for where it started.
+std::vector<Span> spans_of(const Program& program, const InstrTimes* times, int rank, int64_t step,
+                           bool at_once);
+
+}  // namespace tenon
