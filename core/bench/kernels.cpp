@@ -23,11 +23,12 @@ std::vector<Case> cases_of(const Program& program) {
   std::map<std::string, size_t> known;
   for (const Instr& instr : program.instrs) {
     if (instr.lane != 0) continue;
-    for (Instr& kernel : kernels_of(program, instr, 0)) {
+    std::vector<Instr> storage;
+    for (const Instr& kernel : kernels_of(program, instr, 0, storage)) {
       Work work = work_of(kernel);
       if (kernel.inplace >= 0) work.name += " in place";
       const auto [entry, fresh] = known.try_emplace(work.name, out.size());
-      if (fresh) out.push_back({std::move(kernel), std::move(work), 0});
+      if (fresh) out.push_back({kernel, std::move(work), 0});
       ++out[entry->second].calls;
     }
   }
