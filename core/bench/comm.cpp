@@ -143,9 +143,9 @@ class Contest {
   Result<double> timed(float* source, const float* result, float first, Call&& call) {
     std::fill_n(source, shape_.read(), first + static_cast<float>(world_.id().rank));
     TENON_CHECK(world_.barrier());
-    const double start = now();
+    const double start = seconds_now();
     TENON_CHECK(call());
-    TENON_TRY(const double slowest, world_.max(now() - start));
+    TENON_TRY(const double slowest, world_.max(seconds_now() - start));
     const int64_t last = shape_.written() - 1;
     for (const int64_t at : {int64_t{0}, last / 3, last / 2, last}) {
       if (result[at] != shape_.expected(first, at)) return wrong(at);

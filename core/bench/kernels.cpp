@@ -127,10 +127,10 @@ class Bench {
   Result<double> seconds() {
     const tenon_stream stream{{kDLCPU, 0}, nullptr};
     tenon_error error = empty_abi_error();
-    const double start = now();
+    const double start = seconds_now();
     const tenon_code code = kernels_.table->enqueue(kernel_.get(), &stream, pointers_.data(), &error);
     if (code < 0) return from_abi(code, error, kernels_.id);
-    return now() - start;
+    return seconds_now() - start;
   }
 
  private:

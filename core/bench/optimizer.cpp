@@ -74,23 +74,23 @@ Result<double> update_seconds(RankDevice& device, const Arrays<Real>& arrays, in
   const tenon_stream stream{{kDLCPU, 0}, nullptr};
   const tenon_step_scalars scalars{step, 1e-4, 1.0};
   tenon_error error = empty_abi_error();
-  const double start = now();
+  const double start = seconds_now();
   const tenon_code code = optimizer.table->step(device.optimizer(0), &stream, arrays.pieces(),
                                                 arrays.num_pieces(), &scalars, &error);
   if (code < 0) return from_abi(code, error, optimizer.id);
-  return now() - start;
+  return seconds_now() - start;
 }
 
 // Arrays in pairs: one that is read and written, one that is read. Bytes per second.
 template <class Real>
 double add_rate(ThreadPool& pool, const Arrays<Real>& arrays) {
   double bytes = 0;
-  const double start = now();
+  const double start = seconds_now();
   for (size_t i = 0; i + 1 < arrays.arrays(); i += 2) {
     add_in_place(pool, arrays.array(i), arrays.array(i + 1), arrays.count());
     bytes += 3.0 * sizeof(Real) * static_cast<double>(arrays.count());
   }
-  return bytes / (now() - start);
+  return bytes / (seconds_now() - start);
 }
 
 template <class Real>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -72,10 +71,6 @@ void await(const std::atomic<uint64_t>& ball, uint64_t value) {
 
 }  // namespace
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -105,7 +100,7 @@ Probe::Probe(ThreadPool& pool)
 void Probe::sample() {
   const auto threads = static_cast<double>(pool_.num_threads());
   double operations = 0;  // of the first thread; all do the same
-  double start = now();
+  double start = seconds_now();
   pool_.run(
       pool_.num_threads(),
       [](void* arg, int64_t part) {
@@ -113,11 +108,11 @@ void Probe::sample() {
         if (part == 0) *static_cast<double*>(arg) = done;
       },
       &operations);
-  flops_.push_back(operations * threads / (now() - start));
+  flops_.push_back(operations * threads / (seconds_now() - start));
   const int64_t count = part_ * pool_.num_threads();
-  start = now();
+  start = seconds_now();
   add_in_place(pool_, x_.data(), y_.data(), count);
-  bytes_.push_back(3.0 * sizeof(float) * static_cast<double>(count) / (now() - start));
+  bytes_.push_back(3.0 * sizeof(float) * static_cast<double>(count) / (seconds_now() - start));
 }
 
 Rates Probe::rates() const { return {median(flops_), median(bytes_)}; }
@@ -145,9 +140,9 @@ double core_latency() {
   const Pinned first(0);  // after the other thread was made, which would begin with this one's cores
   double least = 1;
   for (uint64_t game = 0; game < kGames; ++game) {
-    const double start = now();
+    const double start = seconds_now();
     play(0, game * kTurns);
-    least = std::min(least, (now() - start) / (2.0 * kTurns));
+    least = std::min(least, (seconds_now() - start) / (2.0 * kTurns));
   }
   other.join();
   return least * 1e9;

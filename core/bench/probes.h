@@ -1,11 +1,11 @@
 // What the machine can do at most, sampled between the calls that are judged by it.
 #pragma once
 
+#include "base/clock.h"
 #include "base/parallel.h"
 
 namespace tenon::bench {
 
-double now();  // seconds
 // 0 of nothing.
 double median(std::vector<double> values);
 

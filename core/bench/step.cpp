@@ -67,9 +67,9 @@ class StepBench {
     idle_.set(true);
     Status out;
     for (int i = 0; i < 3 && out.ok(); ++i) {
-      const double start = now();
+      const double start = seconds_now();
       out = session_->train_executor()->run(step.step, step.lr);
-      overhead_.push_back(now() - start);
+      overhead_.push_back(seconds_now() - start);
     }
     idle_.set(false);
     return out;

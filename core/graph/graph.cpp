@@ -66,6 +66,12 @@ std::vector<ValueId> Graph::with_role(Role role) const {
   return out;
 }
 
+std::vector<size_t> Graph::ranks_of(const std::vector<ValueId>& ids) const {
+  std::vector<size_t> out;
+  for (ValueId id : ids) out.push_back(value(id).dims.size());
+  return out;
+}
+
 int Graph::stages() const {
   int out = 1;
   for (const Op& op : ops_) out = std::max(out, op.stage + 1);

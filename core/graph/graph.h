@@ -91,6 +91,8 @@ class Graph {
   OpId append(Op op);
   std::optional<ValueId> find(const std::string& name) const;
   std::vector<ValueId> with_role(Role role) const;
+  // How many dims each value has.
+  std::vector<size_t> ranks_of(const std::vector<ValueId>& ids) const;
   // One above the last stage of an op.
   int stages() const;
 

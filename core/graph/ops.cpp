@@ -286,12 +286,6 @@ std::vector<SizeNote> size_notes(const std::string& side) {
   return out;
 }
 
-std::vector<size_t> ranks_of(const Graph& graph, const Ids& in) {
-  std::vector<size_t> out;
-  for (ValueId id : in) out.push_back(graph.value(id).dims.size());
-  return out;
-}
-
 std::string without_notes(const std::string& rule) {
   std::string out;
   bool inside = false;
@@ -441,7 +435,7 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
 }
 
 double flops_of(const Graph& graph, const Op& op) {
-  const std::vector<size_t> ranks = ranks_of(graph, op.in);
+  const std::vector<size_t> ranks = graph.ranks_of(op.in);
   const auto rule = rule_of(*op.def, ranks);
   if (!rule.ok() || collective_of(*op.def) != Collective::none) return 0;
   std::vector<double> sizes(rule->factors.size(), 1);

@@ -8,12 +8,6 @@
 namespace tenon {
 namespace {
 
-std::vector<size_t> ranks_of(const Graph& graph, const std::vector<ValueId>& ids) {
-  std::vector<size_t> out;
-  for (ValueId id : ids) out.push_back(graph.value(id).dims.size());
-  return out;
-}
-
 // One step of a reshard: the collective and the placement behind it.
 struct Step {
   const char* kind;
@@ -224,7 +218,7 @@ class Propagator {
       }
       return typing;
     }
-    TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(source_, op.in)));
+    TENON_TRY(const Rule rule, rule_of(*op.def, source_.ranks_of(op.in)));
     std::vector<bool> stays;  // activations come to the weights, not the other way
     for (ValueId id : op.in) stays.push_back(source_.value(id).role == Role::param);
     return type_op(rule, inputs, wanted(op), stays);
@@ -410,7 +404,7 @@ Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
   for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
   if (collective_of(*op.def) != Collective::none) return check_collective(graph, mesh, op);
   if (op.def->absorbs) return check_absorbing(graph, mesh, op);
-  TENON_TRY(const Rule rule, rule_of(*op.def, ranks_of(graph, op.in)));
+  TENON_TRY(const Rule rule, rule_of(*op.def, graph.ranks_of(op.in)));
   std::vector<Placement> given;
   for (ValueId id : op.in) given.push_back(graph.value(id).placement);
   std::vector<std::optional<Placement>> found;

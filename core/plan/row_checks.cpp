@@ -9,10 +9,6 @@
 namespace tenon {
 namespace {
 
-Error refuse(const char* code, std::string cause, std::string place, std::string fix) {
-  return Error{code, std::move(cause), std::move(place), std::move(fix), TENON_E_RECIPE};
-}
-
 const Row& row_at(const Rows& rows, const RowRef& ref) {
   return rows.of_rank[static_cast<size_t>(ref.rank)][static_cast<size_t>(ref.row)];
 }
@@ -28,8 +24,8 @@ std::string name_of(const RowResult& result) {
 
 Status check_shape(const Rows& rows) {
   const auto wrong = [](std::string cause) {
-    return refuse("S003", std::move(cause), "",
-                  "the schedule must say what each rank does, and who owns each stage");
+    return refuse_rows("S003", std::move(cause), "",
+                       "the schedule must say what each rank does, and who owns each stage");
   };
   if (rows.ranks < 1 || rows.stages < 1 || rows.microbatches < 1 ||
       int64_t{rows.stages} * rows.microbatches > kMaxRowWork) {
@@ -58,7 +54,7 @@ Status check_row(const Rows& rows, const RowRef& ref) {
   const auto known = static_cast<uint32_t>(row.kind) <= static_cast<uint32_t>(RowKind::backward);
   if (!known || row.stage < 0 || row.stage >= rows.stages || row.microbatch < 0 ||
       row.microbatch >= rows.microbatches || row.overlap < 0) {
-    return refuse(
+    return refuse_rows(
         "S003",
         fmt::format("kind {}, stage {}, microbatch {}, overlap {}: there are {} stages and {} microbatches",
                     static_cast<uint32_t>(row.kind), row.stage, row.microbatch, row.overlap, rows.stages,
@@ -67,8 +63,8 @@ Status check_row(const Rows& rows, const RowRef& ref) {
   }
   const int owner = rows.owner[static_cast<size_t>(row.stage)];
   if (owner != ref.rank) {
-    return refuse("S006", fmt::format("stage {} is on rank {}", row.stage, owner), name_of(rows, ref),
-                  fmt::format("move the row to rank {}", owner));
+    return refuse_rows("S006", fmt::format("stage {} is on rank {}", row.stage, owner), name_of(rows, ref),
+                       fmt::format("move the row to rank {}", owner));
   }
   return {};
 }
@@ -89,8 +85,9 @@ Status check_twice(const Rows& rows, const RowGivers& givers) {
       for (const RowResult& result : given_by(row_at(rows, ref))) {
         const RowRef first = givers.of(result);
         if (first == ref) continue;
-        return refuse("S005", fmt::format("{} is done by {} already", name_of(result), name_of(rows, first)),
-                      name_of(rows, ref), "remove one of the two; a B is both I and W");
+        return refuse_rows("S005",
+                           fmt::format("{} is done by {} already", name_of(result), name_of(rows, first)),
+                           name_of(rows, ref), "remove one of the two; a B is both I and W");
       }
     }
   }
@@ -103,11 +100,11 @@ Status check_missing(const Rows& rows, const RowGivers& givers) {
       for (const RowKind kind : {RowKind::forward, RowKind::input_grad, RowKind::weight_grad}) {
         const RowResult result{kind, stage, mb};
         if (givers.of(result).rank >= 0) continue;
-        return refuse("S004",
-                      fmt::format("{} is missing: microbatch {} of {} at stage {}", name_of(result), mb,
-                                  rows.microbatches, stage),
-                      fmt::format("rank {}", rows.owner[static_cast<size_t>(stage)]),
-                      "each microbatch needs at each stage F, and I with W or B");
+        return refuse_rows("S004",
+                           fmt::format("{} is missing: microbatch {} of {} at stage {}", name_of(result), mb,
+                                       rows.microbatches, stage),
+                           fmt::format("rank {}", rows.owner[static_cast<size_t>(stage)]),
+                           "each microbatch needs at each stage F, and I with W or B");
       }
     }
   }
@@ -125,10 +122,10 @@ Status check_interleaved(const Rows& rows) {
       if (list[first].overlap > 0) {
         const auto [before, fresh] = seen.emplace(list[first].overlap, ref.row);
         if (!fresh) {
-          return refuse("S008",
-                        fmt::format("is to run interleaved with {}, which stands apart",
-                                    name_of(rows, {rank, before->second})),
-                        name_of(rows, ref), "interleaved rows must be neighbours");
+          return refuse_rows("S008",
+                             fmt::format("is to run interleaved with {}, which stands apart",
+                                         name_of(rows, {rank, before->second})),
+                             name_of(rows, ref), "interleaved rows must be neighbours");
         }
       }
       first = end;
@@ -186,14 +183,14 @@ class Deadlock {
       const Wait wait = waits_for(rank);
       const std::string needed = name_of(rows_, wait.giver);
       if (wait.interleaved) {
-        return refuse("S008", fmt::format("needs {}, with which it is to run interleaved", needed),
-                      name_of(rows_, wait.row), "interleave only rows of which none needs another");
+        return refuse_rows("S008", fmt::format("needs {}, with which it is to run interleaved", needed),
+                           name_of(rows_, wait.row), "interleave only rows of which none needs another");
       }
       cause += fmt::format("{}{} needs {}", cause.empty() ? "" : "; ", name_of(rows_, wait.row), needed);
       const RowRef stuck = waits_for(wait.giver.rank).row;
       if (wait.giver.row > stuck.row) cause += fmt::format(", which stands behind row {}", stuck.row + 1);
     }
-    return refuse(
+    return refuse_rows(
         "S007", "ranks would wait for ever: " + cause, name_of(rows_, waits_for(cycle.front()).row),
         "put every row behind what it needs: F behind F of the stage before, I or B behind its F and "
         "behind I or B of the stage after, W behind its I");

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::string_view kLetters = "FIWB";  // by RowKind
 
-Error refuse(const char* code, std::string cause, std::string place, std::string fix) {
-  return Error{code, std::move(cause), std::move(place), std::move(fix), TENON_E_RECIPE};
-}
-
 // -- from a plugin --------------------------------------------------------------------------------------
 
 Status check_config(const tenon_schedule_config& config, const std::string& who) {
@@ -26,13 +22,14 @@ Status check_config(const tenon_schedule_config& config, const std::string& who)
       config.microbatches >= 1 && int64_t{config.stages} * config.microbatches <= kMaxRowWork) {
     return {};
   }
-  return refuse("S001",
-                fmt::format("{} stages on {} pipeline ranks with {} microbatches", config.stages,
-                            config.ranks, config.microbatches),
-                who,
-                fmt::format("stages must be a multiple of the ranks, microbatches at least 1, and stages * "
-                            "microbatches at most {}",
-                            kMaxRowWork));
+  return refuse_rows(
+      "S001",
+      fmt::format("{} stages on {} pipeline ranks with {} microbatches", config.stages, config.ranks,
+                  config.microbatches),
+      who,
+      fmt::format("stages must be a multiple of the ranks, microbatches at least 1, and stages * "
+                  "microbatches at most {}",
+                  kMaxRowWork));
 }
 
 // What a plugin emits; a row of a rank that does not exist is kept for the message.
@@ -102,7 +99,7 @@ Result<std::vector<Row>> parse_rank(const std::string& text, const std::string& 
     ++count;
     const auto rows = parse_word(word, count);
     if (!rows) {
-      return refuse(
+      return refuse_rows(
           "S002", fmt::format("word {} of the rows is '{}'", count, word), place,
           "write F, I, W or B, a stage, a dot and a microbatch: F0.3; and & between interleaved rows: "
           "F0.3&B3.1");
@@ -147,12 +144,13 @@ Result<Rows> rows_of(const tenon_schedule& schedule, const tenon_schedule_config
     return out;
   }
   if (emitted.out_of_memory) {
-    return refuse("E010", "out of memory for the rows of a schedule", who, "fewer microbatches or stages");
+    return refuse_rows("E010", "out of memory for the rows of a schedule", who,
+                       "fewer microbatches or stages");
   }
   if (emitted.unknown_rank) {
-    return refuse("S003",
-                  fmt::format("a row of rank {}, where there are {}", *emitted.unknown_rank, config.ranks),
-                  who, "the plugin must name only ranks of its config");
+    return refuse_rows(
+        "S003", fmt::format("a row of rank {}, where there are {}", *emitted.unknown_rank, config.ranks), who,
+        "the plugin must name only ranks of its config");
   }
   rows.of_rank = std::move(emitted.of_rank);
   const Status checked = check_rows(rows);
@@ -164,8 +162,8 @@ Result<Rows> rows_of(const tenon_schedule& schedule, const tenon_schedule_config
 
 Result<Rows> parse_rows(const Json& document, int microbatches, const std::string& place) {
   if (!document.is_array() || document.empty()) {
-    return refuse("S002", "rows must be a list with a string for each pipeline rank", place,
-                  R"(for instance ["F0.0 B0.0", "F1.0 B1.0"])");
+    return refuse_rows("S002", "rows must be a list with a string for each pipeline rank", place,
+                       R"(for instance ["F0.0 B0.0", "F1.0 B1.0"])");
   }
   Rows rows;
   rows.ranks = static_cast<int>(document.size());
@@ -173,7 +171,7 @@ Result<Rows> parse_rows(const Json& document, int microbatches, const std::strin
   for (size_t rank = 0; rank < document.size(); ++rank) {
     const std::string here = fmt::format("{}/{}", place, rank);
     if (!document[rank].is_string()) {
-      return refuse("S002", "the rows of a rank must be a string", here, R"(for instance "F0.0 B0.0")");
+      return refuse_rows("S002", "the rows of a rank must be a string", here, R"(for instance "F0.0 B0.0")");
     }
     TENON_TRY(auto list, parse_rank(document[rank].get<std::string>(), here));
     rows.of_rank.push_back(std::move(list));
@@ -184,6 +182,10 @@ Result<Rows> parse_rows(const Json& document, int microbatches, const std::strin
   Error out = checked.error();
   out.place = out.place.empty() ? place : place + ", " + out.place;
   return out;
+}
+
+Error refuse_rows(const char* code, std::string cause, std::string place, std::string fix) {
+  return Error{code, std::move(cause), std::move(place), std::move(fix), TENON_E_RECIPE};
 }
 
 std::string text_of(const Row& row) {

@@ -57,6 +57,8 @@ Result<Rows> rows_of(const tenon_schedule& schedule, const tenon_schedule_config
 // pointer of the document. Checked by check_rows(). S002: not of this form.
 Result<Rows> parse_rows(const Json& document, int microbatches, const std::string& place);
 
+Error refuse_rows(const char* code, std::string cause, std::string place, std::string fix);
+
 // "F0.3"
 std::string text_of(const Row& row);
 // The form that parse_rows() reads, rank by rank.

@@ -140,9 +140,9 @@ Status check_group(const Transfer& t, size_t rank, size_t world) {
 }
 
 // The ranks as they go through their transfers, each of which starts when all of its group have come to it.
-class Meeting {
+class Progress {
  public:
-  explicit Meeting(const std::vector<std::vector<Transfer>>& per_rank)
+  explicit Progress(const std::vector<std::vector<Transfer>>& per_rank)
       : per_rank_(per_rank), next_(per_rank.size()) {}
 
   // True if the whole group of this rank's next transfer is at it. Asked of a group's first rank only.
@@ -230,17 +230,17 @@ Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank) {
   for (size_t rank = 0; rank < per_rank.size(); ++rank) {
     for (const Transfer& transfer : per_rank[rank]) TENON_CHECK(check_group(transfer, rank, per_rank.size()));
   }
-  Meeting meeting(per_rank);
+  Progress progress(per_rank);
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t rank = 0; rank < per_rank.size(); ++rank) {
-      if (!meeting.complete(rank)) continue;
-      TENON_CHECK(meeting.check_agree(rank));
-      meeting.pass(rank);
+      if (!progress.complete(rank)) continue;
+      TENON_CHECK(progress.check_agree(rank));
+      progress.pass(rank);
       moved = true;
     }
   }
-  for (size_t rank = 0; rank < per_rank.size(); ++rank) TENON_CHECK(meeting.check_not_stuck(rank));
+  for (size_t rank = 0; rank < per_rank.size(); ++rank) TENON_CHECK(progress.check_not_stuck(rank));
   return {};
 }
 

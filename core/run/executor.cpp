@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <set>
 
+#include "base/clock.h"
 #include "plan/bucket_kernels.h"
 
 namespace tenon {
@@ -26,10 +26,6 @@ constexpr std::array<std::pair<const char*, uint32_t>, 8> kTransferKinds{{
     {"send", TENON_COMM_SEND},
     {"recv", TENON_COMM_RECV},
 }};
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // How many elements each member has in a transfer; empty: what the operands say is the same for all.
 std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, uint64_t members) {

@@ -1,6 +1,6 @@
 #include "run/loop.h"
 
-#include <chrono>
+#include "base/clock.h"
 
 namespace tenon {
 namespace {
@@ -57,11 +57,11 @@ class Loop {
 
   Status save() {
     if (saved_ == session_.steps_done()) return {};
-    const auto start = std::chrono::steady_clock::now();
+    const double start = seconds_now();
     TENON_TRY(const std::string path, session_.save(storage_, options_.checkpoints, options_.run_id));
     saved_ = session_.steps_done();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_save(session_, path, seconds));
+    if (options_.observer != nullptr)
+      TENON_CHECK(options_.observer->on_save(session_, path, seconds_now() - start));
     return {};
   }
 

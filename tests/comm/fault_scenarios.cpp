@@ -7,13 +7,14 @@
 #include <thread>
 
 #include "scenarios.h"
+#include "tenon_sdk/comm/deadline.hpp"
 #include "values.h"
 
 namespace tenon::test {
 
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
+using comm::kMs;
 
 // Runs body, which must fail with one of the codes and a message that holds every part.
 void expect_failure(const std::function<void()>& body, const std::vector<tenon_code>& codes,

@@ -8,8 +8,6 @@
 namespace tenon {
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 class Limit : public testing::Test {
  protected:
   void TearDown() override {

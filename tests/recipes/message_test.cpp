@@ -4,8 +4,6 @@
 namespace tenon {
 namespace {
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // The first two lines: the cause and the place.
 std::string head(const std::string& text) { return text.substr(0, text.find('\n', text.find('\n') + 1)); }
 

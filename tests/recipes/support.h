@@ -91,4 +91,8 @@ inline std::string tiny_run(const std::string& fields = "", const std::string& b
          fields + "\n}\n";
 }
 
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace tenon

@@ -33,7 +33,7 @@ Error version_error(std::string cause, const std::string& path) {
                TENON_E_VERSION};
 }
 
-Error malformed(std::string cause, const std::string& path) {
+Error unfit(std::string cause, const std::string& path) {
   return Error{"A005", std::move(cause), path, "", TENON_E_VERSION};
 }
 
@@ -157,21 +157,21 @@ OptionDecls declared_options(const tenon_plugin& plugin) { return {plugin.option
 
 Status check_plugin(const tenon_plugin& plugin, const std::string& path, const std::string& id) {
   if (!TENON_HAS(&plugin, tenon_plugin, abi_minor_required)) {
-    return malformed(fmt::format("struct_size {} leaves no room for a version", plugin.struct_size), path);
+    return unfit(fmt::format("struct_size {} leaves no room for a version", plugin.struct_size), path);
   }
   TENON_CHECK(check_version(plugin, path));
   if (plugin.struct_size < sizeof(tenon_plugin)) {
-    return malformed(fmt::format("struct_size of tenon_plugin is {}, less than {}", plugin.struct_size,
-                                 sizeof(tenon_plugin)),
-                     path);
+    return unfit(fmt::format("struct_size of tenon_plugin is {}, less than {}", plugin.struct_size,
+                             sizeof(tenon_plugin)),
+                 path);
   }
   if (const char* const field = missing_field(plugin)) {
-    return malformed(fmt::format("slot '{}' of tenon_plugin is NULL", field), path);
+    return unfit(fmt::format("slot '{}' of tenon_plugin is NULL", field), path);
   }
   if (!id.empty() && id != plugin.id) {
-    return malformed(fmt::format("the file holds plugin '{}', not '{}'", plugin.id, id), path);
+    return unfit(fmt::format("the file holds plugin '{}', not '{}'", plugin.id, id), path);
   }
-  if (!is_plugin_id(plugin.id)) return malformed(fmt::format("'{}' is not a plugin id", plugin.id), path);
+  if (!is_plugin_id(plugin.id)) return unfit(fmt::format("'{}' is not a plugin id", plugin.id), path);
   return check_declarations(declared_options(plugin), path);
 }
 

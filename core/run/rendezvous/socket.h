@@ -1,6 +1,7 @@
 // TCP sockets with deadlines. All are non-blocking, close-on-exec and never raise SIGPIPE.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "run/rendezvous/deadline.h"
 
 namespace tenon::run {
+
+constexpr size_t kReadBytes = 65536;  // at most, of a socket at a time
 
 // Owns a file descriptor.
 class Fd {

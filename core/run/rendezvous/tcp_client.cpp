@@ -4,7 +4,6 @@ namespace tenon::run {
 
 namespace {
 
-constexpr size_t kReadBytes = 65536;
 // How long a peer that is alive may take for what needs no waiting.
 constexpr int64_t kAnswerNs = 10'000'000'000;
 

@@ -32,7 +32,6 @@ constexpr int64_t kAuthNs = 5'000'000'000;
 constexpr size_t kMaxStrangers = 128;
 constexpr size_t kMaxWaitingPerClient = 1024;
 constexpr size_t kMaxUnsent = 4 * kMaxFrameBytes;
-constexpr size_t kReadBytes = 65536;
 
 struct Connection {
   enum class State { kHello, kProof, kOpen };

@@ -13,11 +13,11 @@
 
 namespace tenon::comm_ucx {
 
+using comm::kMs;
 using sdk::Failure;
 
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 // UCX refuses to be armed once or twice after each wake-up, until it has taken the old signals.
 constexpr int kRetries = 4;
 

@@ -12,11 +12,10 @@
 
 namespace tenon::comm_ucx {
 
+using comm::kMs;
 using comm::Op;
 
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
 
 // Of an all_to_all, at the head of what its part holds: the elements of src that go to each member.
 struct Range {

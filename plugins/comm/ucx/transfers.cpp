@@ -9,11 +9,11 @@
 
 namespace tenon::comm_ucx {
 
+using comm::kMs;
 using comm::Op;
 
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 constexpr auto kGrace = std::chrono::milliseconds(500);
 
 }  // namespace

@@ -13,6 +13,8 @@ namespace tenon::comm {
 using Clock = std::chrono::steady_clock;            // CLOCK_MONOTONIC, as futexes understand it
 using Deadline = std::optional<Clock::time_point>;  // nothing: never
 
+constexpr int64_t kMs = 1'000'000;  // in nanoseconds
+
 inline Deadline deadline_in(int64_t timeout_ns) {
   if (timeout_ns < 0) return std::nullopt;
   constexpr int64_t kYearNs = int64_t{365} * 24 * 3600 * 1000000000;
