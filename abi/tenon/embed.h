@@ -93,10 +93,10 @@ typedef struct tenon_run_options {
 } tenon_run_options;
 TENON_SEAL(tenon_run_options, timeout_ns);
 
-// Evaluates a recipe (.lua, or .json already resolved) with `overrides` ("key=value", for its parameters),
-// loads its plugins, compiles and verifies its programs, allocates, and initialises the parameters.
-// `options` may be NULL. The recipe's sinks are checked but not used, its `save`, `eval` and `log` say
-// nothing here: the host's loop decides. [any-thread]
+// Evaluates a recipe (.lua, or .json already resolved) with `overrides` ("key=value", for its parameters;
+// a path among them starts at the current folder), loads its plugins, compiles and verifies its programs,
+// allocates, and initialises the parameters. `options` may be NULL. The recipe's sinks are checked but not
+// used, its `save`, `eval` and `log` say nothing here: the host's loop decides. [any-thread]
 TENON_API tenon_code tenon_run_open(tenon_context* context, const char* recipe, const char* const* overrides,
                                     uint32_t num_overrides, const tenon_run_options* options, tenon_run** out,
                                     tenon_error* error);
