@@ -26,9 +26,10 @@ size_t agreed(const std::vector<AxisId>& from, const std::vector<AxisId>& to) {
 // The dim of `to` on which `axis` comes next: appended there, it need not be moved again.
 std::optional<size_t> landing(const Placement& from, const Placement& to, AxisId axis) {
   const auto d = to.sharded_dim(axis);
-  if (!d || agreed(from.dims[*d], to.dims[*d]) != from.dims[*d].size()) return std::nullopt;
-  if (to.dims[*d][from.dims[*d].size()] != axis) return std::nullopt;
-  return d;
+  if (!d) return std::nullopt;
+  const auto &now = from.dims[*d], &then = to.dims[*d];
+  const bool next = now.size() < then.size() && agreed(now, then) == now.size() && then[now.size()] == axis;
+  return next ? d : std::nullopt;
 }
 
 Step move(const char* kind, AxisId axis, const Placement& from, std::optional<size_t> source,
