@@ -39,6 +39,7 @@ struct Pin {
 struct Storage {
   int level = 0;
   std::vector<AxisId> axes;
+  std::vector<AxisId> within;  // of `axes`: those that cut the parameter itself; empty: all
   std::string by;
   bool operator==(const Storage&) const = default;
 };

@@ -232,14 +232,14 @@ Result<DLManagedTensorVersioned*> Run::view(const std::string& name) {
   }
   std::vector<int64_t> whole;
   for (const Dim& dim : tensor->dims) whole.push_back(dim.size);
-  if (tensor->operand.dims != whole || tensor->flat) {
-    return Error{
-        "E026",
-        "'" + name + "' is " +
-            (tensor->flat ? "cut into flat parts"
+  if (tensor->operand.dims != whole || tensor->depth > 0) {
+    return Error{"E026",
+                 "'" + name + "' is " +
+                     (tensor->depth > 0
+                          ? "cut into flat parts"
                           : "sharded, " + text(tensor->placement, tensor->dims, session.device().mesh())) +
-            ": this rank holds a part of it only",
-        "", "save, and read the checkpoint", TENON_E_UNSUPPORTED};
+                     ": this rank holds a part of it only",
+                 "", "save, and read the checkpoint", TENON_E_UNSUPPORTED};
   }
   const DLDevice device{static_cast<DLDeviceType>(plugins_.kernels.table->device_type), 0};
   return views_.make({name, session.data(*tensor), device, tensor->operand.dtype, whole});

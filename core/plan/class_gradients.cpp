@@ -94,12 +94,21 @@ Status ClassGradients::contributed(ValueId id) {
 
 // -- over the ranks ---------------------------------------------------------------------------------
 
+// First to what this rank holds of the parameters, where that is less than all, then to what it updates.
 Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  Operand part = scope_.builder.scratch("grad_part." + std::to_string(bucket), whole.dtype, {layout.most()});
-  scope_.builder.collective("reduce_scatter", layout.axes, phase, whole, part);
-  scope_.builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
-  return part;
+  ProgramBuilder& builder = scope_.builder;
+  Operand now = whole;
+  for (size_t outer = 0; outer < layout.depth();) {
+    const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
+    const Operand part = builder.scratch("grad_part." + std::to_string(bucket), whole.dtype,
+                                         {most_at(builder.program().mesh, layout, inner)});
+    builder.collective("reduce_scatter", axes_between(layout, outer, inner), phase, now, part);
+    builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
+    now = part;
+    outer = inner;
+  }
+  return now;
 }
 
 Status ClassGradients::reduce(size_t bucket) {

@@ -28,9 +28,12 @@ Status ClassParams::place(size_t bucket) {
   const Bucket& from = scope_.buckets()[bucket];
   const FlatLayout& layout = from.layout;
   program.layouts.push_back(layout);
-  const bool flat = layout.level >= 3;
-  const int64_t elements = flat ? layout.most() : layout.elements;
-  Operand storage{kNone, 0, scope_.graph().real, {elements}, "params." + std::to_string(bucket)};
+  const size_t depth = layout.param_depth;
+  Operand storage{kNone,
+                  0,
+                  scope_.graph().real,
+                  {most_at(program.mesh, layout, depth)},
+                  "params." + std::to_string(bucket)};
   storage.buffer = scope_.builder.add_buffer(storage.name, Space::param, storage.bytes());
   program.buffers[storage.buffer].gaps = true;
   storage_.push_back(storage);
@@ -38,10 +41,11 @@ Status ClassParams::place(size_t bucket) {
     TensorInfo& info = program.params[layout.leaves[l].param];
     info.layout = static_cast<uint32_t>(bucket);
     info.leaf = static_cast<uint32_t>(l);
-    info.flat = flat;
+    info.depth = depth;
     info.copy = !from.owner;
     info.operand.buffer = storage.buffer;
-    if (!flat) info.operand.offset = static_cast<uint64_t>(layout.leaves[l].first * size_of(storage.dtype));
+    if (depth == 0)
+      info.operand.offset = static_cast<uint64_t>(layout.leaves[l].first * size_of(storage.dtype));
     at_[context.joint.params[mine[layout.leaves[l].param]]] = {bucket, l};
     if (context.kind != ProgramKind::train) continue;
     const ValueId grad = context.joint.leaves[from.leaves[l]].grad;
@@ -62,7 +66,7 @@ void ClassParams::place_states(size_t bucket) {
       auto it = std::ranges::find_if(
           states, [&](const Operand& s) { return s.name == slot.name && s.dtype == slot.dtype; });
       if (it == states.end()) {
-        Operand made{kNone, 0, slot.dtype, {layout.level > 0 ? layout.most() : layout.elements}, slot.name};
+        Operand made{kNone, 0, slot.dtype, {most_at(program.mesh, layout, layout.depth())}, slot.name};
         made.buffer =
             scope_.builder.add_buffer(slot.name + "." + std::to_string(bucket), Space::state, made.bytes());
         it = states.insert(states.end(), made);
@@ -72,8 +76,8 @@ void ClassParams::place_states(size_t bucket) {
       info.operand.name = info.name;
       info.operand.dtype = slot.dtype;
       info.operand.buffer = it->buffer;
-      info.operand.offset = layout.level > 0 ? 0 : static_cast<uint64_t>(leaf.first * size_of(slot.dtype));
-      info.flat = layout.level > 0;
+      info.operand.offset = layout.depth() > 0 ? 0 : static_cast<uint64_t>(leaf.first * size_of(slot.dtype));
+      info.depth = layout.depth();
       info.init = Init{};
       program.states.push_back(std::move(info));
     }
@@ -88,7 +92,7 @@ Result<std::optional<Operand>> ClassParams::read(ValueId id, const Row& row) {
   const auto [bucket, leaf] = it->second;
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   TENON_TRY(const Operand local, scope_.local(id));
-  const Operand& whole = layout.level >= 3 ? gathered(bucket, row) : storage_[bucket];
+  const Operand& whole = layout.param_depth > 0 ? gathered(bucket, row) : storage_[bucket];
   return std::optional(part(whole, layout.leaves[leaf].first, local.dims, scope_.graph().value(id).name));
 }
 
@@ -98,7 +102,7 @@ void ClassParams::enter(const Row& row) {
   for (OpId id : scope_.context.stages.ops(row.kind, row.stage)) {
     for (ValueId in : scope_.graph().op(id).in) {
       const auto it = at_.find(in);
-      if (it == at_.end() || scope_.buckets()[it->second.bucket].layout.level < 3) continue;
+      if (it == at_.end() || scope_.buckets()[it->second.bucket].layout.param_depth == 0) continue;
       if (std::ranges::count(order, it->second.bucket) == 0) order.push_back(it->second.bucket);
     }
   }
@@ -125,7 +129,8 @@ void ClassParams::prefetch(size_t bucket) {
   const Operand whole =
       scope_.builder.scratch("gathered." + std::to_string(bucket), scope_.graph().real, {layout.elements});
   program.buffers[whole.buffer].gaps = true;
-  scope_.builder.collective("all_gather", layout.axes, Phase::forward, storage_[bucket], whole);
+  scope_.builder.collective("all_gather", axes_between(layout, 0, layout.param_depth), Phase::forward,
+                            storage_[bucket], whole);
   program.instrs.back().layout = static_cast<int32_t>(bucket);
   gathered_[bucket] = whole;
 }
@@ -135,11 +140,12 @@ void ClassParams::prefetch(size_t bucket) {
 void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scale) {
   ProgramBuilder& builder = scope_.builder;
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  const bool own = layout.level == 1 || layout.level == 2;  // parameters rest whole, the update is of a part
+  const bool own = layout.param_depth < layout.depth();  // the update is of a part of the parameters here
   Operand params = storage_[bucket];
   const auto index = static_cast<int32_t>(bucket);
   if (own) {
-    params = builder.scratch("param_part." + std::to_string(bucket), params.dtype, {layout.most()});
+    params = builder.scratch("param_part." + std::to_string(bucket), params.dtype,
+                             {most_at(builder.program().mesh, layout, layout.depth())});
     Instr instr = builder.begin("own_part", Phase::step);
     instr.in = {storage_[bucket]};
     instr.out = {params};
@@ -153,7 +159,8 @@ void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scal
   instr.layout = index;
   builder.push(std::move(instr));
   if (!own) return;
-  builder.collective("all_gather", layout.axes, Phase::step, params, storage_[bucket]);
+  builder.collective("all_gather", axes_between(layout, layout.param_depth, layout.depth()), Phase::step,
+                     params, storage_[bucket]);
   builder.program().instrs.back().layout = index;
 }
 

@@ -36,7 +36,8 @@ struct Layout {
   Pieces pieces;  // relative to the start
   AxisId axis = 0;
   uint64_t part_bytes = 0;
-  int32_t flat = -1;  // parts are as Program::layouts cuts them, instead of equal along `axis`
+  int32_t flat = -1;  // parts are as Program::layouts cuts them, instead of equal along `axis`,
+  size_t depth = 0;   // by so many of its axes
 };
 
 // Through which buffer the bytes got their content: seen through another one they mean nothing.
@@ -71,7 +72,7 @@ Content sum(const Content& a, const Content& b);
 // The sum of two parts of buckets that are cut alike.
 Content sum_of_parts(const Content& a, const Content& b) {
   const Layout &x = *a.part_of, &y = *b.part_of;
-  if (x.flat < 0 || x.flat != y.flat) return mixture();
+  if (x.flat < 0 || x.flat != y.flat || x.depth != y.depth) return mixture();
   const auto layout = std::make_shared<Layout>(x);
   layout->pieces.clear();
   for (const auto& [range, content] : x.pieces) {
@@ -431,11 +432,22 @@ class Completeness {
 
   // The part of a bucket that this rank keeps of the sum.
   Pieces scattered(const Instr& instr) const {
-    const Range from = range(instr.in[0]);
+    const auto depths = depths_of(program_.layouts[static_cast<size_t>(instr.layout)], instr.axes);
+    if (!depths) return {{range(instr.out[0]), mixture()}};
     const auto layout = std::make_shared<Layout>();
     layout->flat = instr.layout;
-    for (auto& [piece, content] : read(instr.in[0]))
-      layout->pieces.emplace_back(moved(piece, from.lo, 0), reduced(std::move(content), instr));
+    layout->depth = depths->inner;
+    const Content part = content_of(instr.in[0]);
+    if (depths->outer > 0) {  // of a part, a part
+      const bool fits = part.part_of != nullptr && part.part_of->flat == instr.layout &&
+                        part.part_of->depth == depths->outer;
+      if (!fits) return {{range(instr.out[0]), mixture()}};
+      layout->pieces = reduced(part, instr).part_of->pieces;
+    } else {
+      const Range from = range(instr.in[0]);
+      for (auto& [piece, content] : read(instr.in[0]))
+        layout->pieces.emplace_back(moved(piece, from.lo, 0), reduced(std::move(content), instr));
+    }
     Content out;
     out.part_of = layout;
     return {{range(instr.out[0]), std::move(out)}};
@@ -521,7 +533,9 @@ class Completeness {
   Status check_gradients(InstrId id, const FlatLayout& layout, const Operand& bucket) {
     const Content whole = content_of(bucket);
     const bool parts = whole.part_of != nullptr;
-    if (parts != !layout.axes.empty() || (parts && whole.part_of->flat != program_.instrs[id].layout)) {
+    const bool as_cut = !parts || (whole.part_of->flat == program_.instrs[id].layout &&
+                                   whole.part_of->depth == layout.depth());
+    if (parts != !layout.axes.empty() || !as_cut) {
       return refuse("V007", "'" + bucket.name + "' is not cut as its bucket is", where(program_, id));
     }
     for (const FlatLayout::Leaf& leaf : layout.leaves) {
@@ -553,7 +567,7 @@ class Completeness {
       return refuse("V007", "an update is of one bucket, with its gradients and a scale",
                     where(program_, id));
     TENON_CHECK(check_gradients(id, *layout, instr.in[0]));
-    const bool own = layout->level == 1 || layout->level == 2;
+    const bool own = layout->param_depth < layout->depth();
     const Operand& params = instr.out[0];
     for (const FlatLayout::Leaf& leaf : layout->leaves) {
       const TensorInfo& param = program_.params[leaf.param];

@@ -151,15 +151,26 @@ class Planner {
     return leaf;
   }
 
+  // Over which a leaf's storage is cut: only axes over which its gradient is summed count. Those that cut the
+  // parameter itself come first, and how many they are.
+  static std::pair<std::vector<AxisId>, size_t> cut_axes_of(const Leaf& leaf) {
+    const Storage& storage = leaf.storage;
+    if (storage.level == 0) return {};
+    std::vector<AxisId> out;
+    for (AxisId axis : leaf.reduce)
+      if (std::ranges::count(storage.axes, axis) > 0) out.push_back(axis);
+    const auto rest = std::ranges::stable_partition(out, [&](AxisId axis) {
+      return storage.level == 3 && (storage.within.empty() || std::ranges::count(storage.within, axis) > 0);
+    });
+    return {out, out.size() - rest.size()};
+  }
+
   // Into the open bucket of its kind, or a new one.
   void add(size_t klass, const Leaf& leaf) {
-    std::vector<AxisId> cut_axes;
-    for (AxisId axis : leaf.reduce) {
-      if (leaf.storage.level > 0 && std::ranges::count(leaf.storage.axes, axis) > 0) cut_axes.push_back(axis);
-    }
+    const auto [cut_axes, param_depth] = cut_axes_of(leaf);
     const bool alone = leaf.tied || !leaf.steps.empty();
     const int level = cut_axes.empty() ? 0 : leaf.storage.level;
-    const auto key = std::tuple(klass, leaf.stage, leaf.reduce, cut_axes, leaf.norm_axes, level);
+    const auto key = std::tuple(klass, leaf.stage, leaf.reduce, cut_axes, leaf.norm_axes, level, param_depth);
     auto& buckets = plan_.buckets[klass];
     const auto limit = static_cast<int64_t>(options_.bucket_bytes);
     const auto bytes = static_cast<int64_t>(aligned(static_cast<uint64_t>(leaf.bytes)));
@@ -176,6 +187,7 @@ class Planner {
       made.owner = plan_.holders[leaf.param][0] == static_cast<int>(klass);
       made.layout.level = level;
       made.layout.axes = cut_axes;
+      made.layout.param_depth = param_depth;
       if (!alone) open_[key] = at;
     }
     Bucket& bucket = buckets[at];
@@ -206,7 +218,8 @@ class Planner {
   const LayoutOptions& options_;
   const Steps steps_;
   ParamPlan plan_;
-  using Key = std::tuple<size_t, int, std::vector<AxisId>, std::vector<AxisId>, std::vector<AxisId>, int>;
+  using Key =
+      std::tuple<size_t, int, std::vector<AxisId>, std::vector<AxisId>, std::vector<AxisId>, int, size_t>;
   std::map<Key, size_t> open_;
 };
 

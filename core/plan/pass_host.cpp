@@ -141,7 +141,22 @@ tenon_code replicate(tenon_graph* g, tenon_value_id id, const char* axis, tenon_
 
 constexpr uint32_t kMostStorageLevel = 3;
 
-tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* name, tenon_error* error) {
+// The axes with a name that must be among others; none without a name.
+tenon_code axes_within(tenon_graph* g, const char* name, const std::vector<AxisId>& all,
+                       std::vector<AxisId>& out, tenon_error* error) {
+  if (name == nullptr) return TENON_OK;
+  if (const tenon_code code = axes_named(g, name, out, error); code < 0) return code;
+  for (AxisId axis : out) {
+    if (std::ranges::count(all, axis) > 0) continue;
+    g->fix = "name a sub-axis of the one that is cut";
+    return refuse(error, TENON_E_ARGUMENT,
+                  "axis '" + g->mesh->axes[axis].name + "' is not part of the one that it would be within");
+  }
+  return TENON_OK;
+}
+
+tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* name, const char* near,
+                 tenon_error* error) {
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   Value& value = g->graph->value(id - 1);
   if (value.role != Role::param) {
@@ -150,12 +165,14 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   }
   if (level > kMostStorageLevel)
     return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
-  std::vector<AxisId> axes;
+  std::vector<AxisId> axes, within;
   if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
+  if (const tenon_code code = axes_within(g, near, axes, within, error); code < 0) return code;
   std::erase_if(axes, [g](AxisId axis) { return g->mesh->axes[axis].size == 1; });
-  const Storage wanted{static_cast<int>(level), axes, g->pass};
+  const Storage wanted{static_cast<int>(level), axes, within, g->pass};
   if (!value.storage.by.empty() &&
-      !(value.storage.level == wanted.level && value.storage.axes == wanted.axes)) {
+      !(value.storage.level == wanted.level && value.storage.axes == wanted.axes &&
+        value.storage.within == wanted.within)) {
     g->fix = "remove one of the two";
     return refuse(error, TENON_E_ARGUMENT,
                   "wants '" + value.name + "' to rest in parts another way than " + value.storage.by);

@@ -170,9 +170,9 @@ TEST_F(PassHost, a_name_stands_for_its_atoms) {
   EXPECT_EQ(said(), "batch@dp_out by parallel/a batch@dp_in by parallel/a");
 }
 
-template <uint32_t level, const char* axis>
+template <uint32_t level, const char* axis, const char* within = nullptr>
 tenon_code store(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
-  return config->api->store(graph, 2, level, axis, error);
+  return config->api->store(graph, 2, level, axis, within, error);
 }
 
 class PassStorage : public PassHost {
@@ -188,7 +188,7 @@ class PassStorage : public PassHost {
 
 TEST_F(PassStorage, a_parameter_rests_where_a_pass_says) {
   ASSERT_TRUE(run({table(store<2, kDp>), table(store<2, kDp>)}).ok());
-  EXPECT_EQ(graph_.value(1).storage, (Storage{2, {0}, "parallel/b"}));
+  EXPECT_EQ(graph_.value(1).storage, (Storage{2, {0}, {}, "parallel/b"}));
 }
 
 TEST_F(PassStorage, two_passes_that_store_differently_disagree) {
@@ -201,8 +201,10 @@ TEST_F(PassStorage, two_passes_that_store_differently_disagree) {
 TEST_F(PassStorage, what_cannot_rest_in_parts_is_refused) {
   expect(run({table(store<4, kDp>)}), "P003", "parallel/a: level 4 of storage: 0 to 3 exist");
   expect(run({table(store<1, kNoAxis>)}), "P003", "parallel/a: the mesh has no axis 'ep'");
+  expect(run({table(store<3, kDp, kTp>)}), "P003",
+         "parallel/a: axis 'tp' is not part of the one that it would be within");
   const auto input = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
-    return config->api->store(graph, kTokens, 1, "dp", error);
+    return config->api->store(graph, kTokens, 1, "dp", nullptr, error);
   };
   expect(run({table(input)}), "P003", "parallel/a: 'tokens' is no parameter: only those can rest in parts");
 }

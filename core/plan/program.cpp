@@ -12,28 +12,69 @@ const char* name_of(Space space) {
   return kNames[static_cast<size_t>(space)];
 }
 
-int64_t FlatLayout::most() const {
+namespace {
+
+// How many members, one behind the other, have one part at this depth.
+size_t members_below(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
+  int64_t parts = 1;
+  for (size_t i = 0; i < depth; ++i) parts *= mesh.axes[layout.axes[i]].size;
+  return layout.members() / static_cast<size_t>(parts);
+}
+
+}  // namespace
+
+std::vector<AxisId> axes_between(const FlatLayout& layout, size_t outer, size_t inner) {
+  const auto at = [&](size_t depth) { return layout.axes.begin() + static_cast<std::ptrdiff_t>(depth); };
+  return {at(outer), at(inner)};
+}
+
+FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_t member) {
+  const size_t together = members_below(mesh, layout, depth);
+  const size_t first = member / together * together;
+  return {layout.cuts[first], layout.cuts[first + together] - layout.cuts[first]};
+}
+
+int64_t most_at(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
   int64_t out = 0;
-  for (size_t member = 0; member < members(); ++member) out = std::max(out, count(member));
+  for (size_t member = 0; member < layout.members(); ++member)
+    out = std::max(out, part_at(mesh, layout, depth, member).count);
   return out;
 }
 
-LeafPart part_of(const FlatLayout& layout, size_t leaf, size_t member) {
-  const FlatLayout::Leaf& whole = layout.leaves[leaf];
-  const int64_t lo = std::max(whole.first, layout.cuts[member]);
-  const int64_t hi = std::min(whole.first + whole.count, layout.cuts[member + 1]);
+LeafPart leaf_in(const FlatLayout::Leaf& leaf, const FlatPart& part) {
+  const int64_t lo = std::max(leaf.first, part.first);
+  const int64_t hi = std::min(leaf.first + leaf.count, part.first + part.count);
   if (lo >= hi) return {};
-  return {lo - whole.first, hi - lo, lo - layout.cuts[member]};
+  return {lo - leaf.first, hi - lo, lo - part.first};
 }
 
 size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank) {
   return static_cast<size_t>(index_on(program.mesh, program.mesh.coordinate(rank), layout.axes));
 }
 
+std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes) {
+  const auto found = std::ranges::search(layout.axes, axes);
+  if (axes.empty() || found.empty()) return std::nullopt;
+  return Depths{static_cast<size_t>(found.begin() - layout.axes.begin()),
+                static_cast<size_t>(found.end() - layout.axes.begin())};
+}
+
+std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const Depths& depths,
+                               size_t member) {
+  const size_t together = members_below(mesh, layout, depths.outer);
+  const size_t step = members_below(mesh, layout, depths.inner);
+  const size_t first = member / together * together;
+  std::vector<int64_t> out;
+  for (size_t other = first; other < first + together; other += step)
+    out.push_back(part_at(mesh, layout, depths.inner, other).count);
+  return out;
+}
+
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
-  if (!tensor.flat) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
+  if (tensor.depth == 0) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
   const FlatLayout& layout = program.layouts[tensor.layout];
-  const LeafPart part = part_of(layout, tensor.leaf, member_of(program, layout, rank));
+  const FlatPart mine = part_at(program.mesh, layout, tensor.depth, member_of(program, layout, rank));
+  const LeafPart part = leaf_in(layout.leaves[tensor.leaf], mine);
   const auto bytes = static_cast<uint64_t>(part.at * size_of(tensor.operand.dtype));
   return {part.first, part.count, tensor.operand.buffer, bytes};
 }
@@ -125,8 +166,8 @@ std::string serialize(const Program& program) {
                    static_cast<uint32_t>(instr.reduction));
   }
   for (const FlatLayout& layout : program.layouts) {
-    fmt::format_to(sink, "layout {} {} axes {} cuts {}:", layout.elements, layout.level,
-                   fmt::join(layout.axes, ","), fmt::join(layout.cuts, ","));
+    fmt::format_to(sink, "layout {} {} axes {} depth {} cuts {}:", layout.elements, layout.level,
+                   fmt::join(layout.axes, ","), layout.param_depth, fmt::join(layout.cuts, ","));
     for (const auto& leaf : layout.leaves)
       fmt::format_to(sink, " {} {} {} {}", leaf.param, leaf.first, leaf.count, leaf.group);
     fmt::format_to(sink, "\n");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,14 +73,14 @@ struct Instr {
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {
   std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"
-  // The tensor local to a rank. Flat: only its buffer counts, which holds this rank's part of the layout.
+  // The tensor local to a rank. Cut (depth > 0): only its buffer counts, which holds a part of the layout.
   Operand operand;
   Dims dims;  // global
   Placement placement;
   Init init;
   uint32_t layout = 0;    // of Program::layouts
   uint32_t leaf = 0;      // of the layout
-  bool flat = false;      // a rank holds only its range of the layout
+  size_t depth = 0;       // how many of the layout's axes cut it; 0: a rank holds all of it
   bool copy = false;      // another stage of the pipeline owns it
   int contributions = 0;  // parameters: ops that add into its gradient in each microbatch, on all stages
   std::vector<AxisId> partial = {};  // parameters: over which what these ops add up to is still to be summed
@@ -96,20 +97,31 @@ struct FlatLayout {
   std::vector<Leaf> leaves;
   int64_t elements = 0;
   int level = 0;              // of Storage
-  std::vector<AxisId> axes;   // that cut it, in the mesh's order; empty: every rank holds all of it
-  std::vector<int64_t> cuts;  // member i holds [cuts[i], cuts[i + 1])
+  std::vector<AxisId> axes;   // that cut it, major first; empty: every rank holds all of it
+  size_t param_depth = 0;     // the first so many of them cut the parameters, all of them what is updated
+  std::vector<int64_t> cuts;  // member i along `axes` updates [cuts[i], cuts[i + 1])
 
   size_t members() const { return cuts.size() - 1; }
-  int64_t count(size_t member) const { return cuts[member + 1] - cuts[member]; }
-  int64_t most() const;  // of any member
+  size_t depth() const { return axes.size(); }
   bool operator==(const FlatLayout&) const = default;
 };
 
-// The part of a leaf that a member holds, as element offsets: within the leaf, and within the member's range.
+// The axes that cut it at depths [outer, inner).
+std::vector<AxisId> axes_between(const FlatLayout& layout, size_t outer, size_t inner);
+
+// A range of a layout's elements.
+struct FlatPart {
+  int64_t first = 0, count = 0;
+};
+// What a member holds of what only the first `depth` axes cut.
+FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_t member);
+int64_t most_at(const Mesh& mesh, const FlatLayout& layout, size_t depth);  // of any member
+
+// What of a leaf is in a part, as element offsets: within the leaf, and within the part.
 struct LeafPart {
   int64_t first = 0, count = 0, at = 0;
 };
-LeafPart part_of(const FlatLayout& layout, size_t leaf, size_t member);
+LeafPart leaf_in(const FlatLayout::Leaf& leaf, const FlatPart& part);
 
 struct Program {
   std::string name;  // "train", "eval", "logits"
@@ -135,6 +147,15 @@ struct Program {
 
 // Which of the layout's members a rank is.
 size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank);
+// A transfer that gathers or scatters a bucket over some axes behind one another: from which depth to which.
+// Nothing: it runs over other axes.
+struct Depths {
+  size_t outer = 0, inner = 0;
+};
+std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes);
+// How many elements each of its members has.
+std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const Depths& depths,
+                               size_t member);
 // What a rank holds of a parameter or state: elements [first, first + count) of its local tensor, and where.
 struct Held {
   int64_t first = 0, count = 0;

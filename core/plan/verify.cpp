@@ -57,11 +57,15 @@ bool same(const Transfer& a, const Transfer& b) {
 // Uneven shares of a bucket.
 bool shares_fit(const Program& program, const Instr& instr) {
   const auto index = static_cast<size_t>(instr.layout);
-  if (index >= program.layouts.size() || program.layouts[index].axes != instr.axes) return false;
+  if (index >= program.layouts.size()) return false;
   const FlatLayout& layout = program.layouts[index];
+  const auto depths = depths_of(layout, instr.axes);
+  if (!depths) return false;
   const auto size = static_cast<uint64_t>(size_of(instr.in[0].dtype));
-  const uint64_t whole = static_cast<uint64_t>(layout.elements) * size;
-  const uint64_t part = static_cast<uint64_t>(layout.most()) * size;
+  const auto bytes = [&](size_t depth) {
+    return static_cast<uint64_t>(most_at(program.mesh, layout, depth)) * size;
+  };
+  const uint64_t whole = bytes(depths->outer), part = bytes(depths->inner);
   const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
   if (instr.kind == "all_gather") return in == part && out == whole;
   return instr.kind == "reduce_scatter" && in == whole && out == part;

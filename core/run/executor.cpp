@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "base/clock.h"
@@ -28,13 +29,14 @@ constexpr std::array<std::pair<const char*, uint32_t>, 8> kTransferKinds{{
 }};
 
 // How many elements each member has in a transfer; empty: what the operands say is the same for all.
-std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, uint64_t members) {
+std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, int64_t rank) {
   if (instr.layout >= 0) {
-    std::vector<uint64_t> counts;
     const FlatLayout& layout = program.layouts[static_cast<size_t>(instr.layout)];
-    for (size_t i = 0; i < layout.members(); ++i) counts.push_back(static_cast<uint64_t>(layout.count(i)));
-    return counts;
+    const std::vector<int64_t> shares =
+        shares_of(program.mesh, layout, *depths_of(layout, instr.axes), member_of(program, layout, rank));
+    return {shares.begin(), shares.end()};
   }
+  const auto members = static_cast<uint64_t>(program.mesh.size(instr.axes));
   const auto in = static_cast<uint64_t>(instr.in.empty() ? 0 : instr.in[0].elements());
   switch (kind) {
     case TENON_COMM_REDUCE_SCATTER:
@@ -136,8 +138,8 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
   if (kind == kTransferKinds.end()) {
     return Error{"P020", "no transfer of kind '" + instr.kind + "'", program_.name, "", TENON_E_INTERNAL};
   }
-  const auto members = static_cast<uint64_t>(device_.mesh().size(instr.axes));
-  const std::vector<uint64_t> counts = counts_of(program_, instr, kind->second, members);
+  const int64_t rank = device_.id().rank;
+  const std::vector<uint64_t> counts = counts_of(program_, instr, kind->second, rank);
   const Operand& operand = instr.in.empty() ? instr.out[0] : instr.in[0];
   tenon_comm_op op{};
   op.struct_size = sizeof op;
@@ -148,7 +150,10 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
   op.dst = instr.out.empty() ? nullptr : device_.address(program_, instr.out[0]);
   op.count = static_cast<uint64_t>(operand.elements());
   if (instr.layout >= 0 && instr.kind == "all_gather") {
-    op.count = counts[member(program_.layouts[static_cast<size_t>(instr.layout)])];
+    op.count =
+        counts[static_cast<size_t>(index_on(device_.mesh(), device_.mesh().coordinate(rank), instr.axes))];
+  } else if (instr.layout >= 0) {
+    op.count = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
   }
   op.counts = counts.empty() ? nullptr : counts.data();
   op.peer = instr.peer;
@@ -168,9 +173,10 @@ void Executor::add_updates(const Instr& instr) {
   const auto address = [&](const Operand& operand, int64_t at) {
     return device_.address(program_, operand) + at * size_of(operand.dtype);
   };
+  const FlatPart mine = part_at(program_.mesh, layout, layout.depth(), member(layout));
   std::map<int, size_t> of_group;  // -> updates_
   for (size_t l = 0; l < layout.leaves.size(); ++l) {
-    const LeafPart part = part_of(layout, l, member(layout));
+    const LeafPart part = leaf_in(layout.leaves[l], mine);
     if (part.count == 0) continue;
     const auto group = static_cast<size_t>(layout.leaves[l].group);
     const auto [known, fresh] = of_group.try_emplace(layout.leaves[l].group, updates_.size());

@@ -36,9 +36,7 @@ bool writes(const Program& program, const TensorInfo& tensor, size_t index, int6
   for (const auto& dim : tensor.placement.dims) {
     for (AxisId axis : dim) cuts[axis] = true;
   }
-  if (tensor.flat) {
-    for (AxisId axis : program.layouts[tensor.layout].axes) cuts[axis] = true;
-  }
+  for (AxisId axis : axes_between(program.layouts[tensor.layout], 0, tensor.depth)) cuts[axis] = true;
   if (program.pipeline_axis != kNone) cuts[program.pipeline_axis] = true;
   const auto at = program.mesh.coordinate(rank);
   int64_t mine = 0, holders = 1;
@@ -83,7 +81,7 @@ std::vector<checkpoint::TensorPart> Session::parts_to_save() const {
       const Held part = held(tensor);
       if (part.count == 0 && tensor.operand.elements() > 0) continue;
       std::optional<checkpoint::Range> range;
-      if (tensor.flat) range = checkpoint::Range{part.first, part.count};
+      if (tensor.depth > 0) range = checkpoint::Range{part.first, part.count};
       parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
                        box_of(tensor, device_->mesh(), rank), range, data(tensor),
                        static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))});

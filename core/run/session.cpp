@@ -274,7 +274,9 @@ Session::GradientPart Session::gradient(const std::string& param) const {
   for (const Instr& instr : program.instrs) {
     if (instr.kind != "update" || instr.layout != static_cast<int32_t>(info->layout)) continue;
     const FlatLayout& layout = program.layouts[info->layout];
-    const LeafPart part = part_of(layout, info->leaf, member_of(program, layout, options_.id.rank));
+    const size_t member = member_of(program, layout, options_.id.rank);
+    const FlatPart mine = part_at(program.mesh, layout, layout.depth(), member);
+    const LeafPart part = leaf_in(layout.leaves[info->leaf], mine);
     const char* base = device_->address(program, instr.in[0]);
     return {base + part.at * size_of(instr.in[0].dtype), part.first, part.count};
   }

@@ -27,9 +27,13 @@ inline Json strategy_of(const std::string& word) {
     return {{"plugin", "parallel/context"}, {"options", {{"exchange", word}}}};
   if (word == "pipeline") return {{"plugin", "parallel/pipeline"}, {"options", Json::object()}};
   if (word == "pipeline2") return {{"plugin", "parallel/pipeline"}, {"options", {{"stages_per_rank", 2}}}};
-  if (word.starts_with("zero"))
+  if (word.starts_with("zero")) {  // "zero2", "zero3:dp_in", "zero3:dp/dp_in"
+    const std::string axes = word.size() > 5 ? word.substr(6) : "dp";
+    const size_t slash = axes.find('/');
+    const std::string within = slash == std::string::npos ? "" : axes.substr(slash + 1);
     return {{"plugin", "parallel/zero"},
-            {"options", {{"stage", word[4] - '0'}, {"axis", word.size() > 5 ? word.substr(6) : "dp"}}}};
+            {"options", {{"stage", word[4] - '0'}, {"axis", axes.substr(0, slash)}, {"within", within}}}};
+  }
   return {{"plugin", "parallel/" + word}, {"options", Json::object()}};
 }
 

@@ -71,7 +71,7 @@ struct tenon_graph {
   std::unique_ptr<Loan> loan;
   std::vector<std::unique_ptr<Loan>> retired;
   std::vector<std::tuple<std::string, uint32_t, std::string>> sharded;  // value, dim, axis
-  std::vector<std::tuple<std::string, uint32_t, std::string>> stored;   // value, level, axis
+  std::vector<std::tuple<std::string, uint32_t, std::string>> stored;   // value, level, axis (within ...)
   std::vector<std::tuple<std::string, uint32_t, std::string>> staged;   // kind of the op, stage, axis
   std::vector<std::pair<std::string, std::string>> substituted;         // output of the op, new kind
   std::string refuse;                                                   // the value whose sharding is refused
@@ -155,8 +155,9 @@ inline tenon_code shard_value(tenon_graph* graph, tenon_value_id id, uint32_t di
 }
 
 inline tenon_code store_value(tenon_graph* graph, tenon_value_id id, uint32_t level, const char* axis,
-                              tenon_error*) {
-  graph->stored.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, level, axis);
+                              const char* within, tenon_error*) {
+  const std::string where = within == nullptr ? axis : std::string(axis) + " within " + within;
+  graph->stored.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, level, where);
   graph->lend();
   return TENON_OK;
 }

@@ -60,9 +60,10 @@ typedef struct tenon_graph_api {
   // States that a value is replicated over an axis (which is not the same as saying nothing).
   tenon_code (*replicate)(tenon_graph* graph, tenon_value_id value, const char* axis, tenon_error* error);
   // Phase B. Lets a parameter rest in flat parts over an axis: level 1 its optimizer state, 2 its gradient
-  // too, 3 the parameter itself too. Only axes over which its gradient is reduced count.
+  // too, 3 the parameter itself too: `within`, a part of `axis`, cuts it less than the rest, so that gathers
+  // stay near; NULL: as much. Only axes over which its gradient is reduced count.
   tenon_code (*store)(tenon_graph* graph, tenon_value_id value, uint32_t level, const char* axis,
-                      tenon_error* error);
+                      const char* within, tenon_error* error);
   // Puts an op on a stage, counted from 0, of a pipeline whose stages are spread over one axis.
   tenon_code (*set_stage)(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis,
                           tenon_error* error);

@@ -36,6 +36,21 @@ TEST_F(Zero, a_sub_axis_can_be_chosen) {
   EXPECT_EQ(graph_.stored, (Stored{{"wte", 1, "dp_in"}, {"norm", 1, "dp_in"}}));
 }
 
+TEST_F(Zero, gathers_can_stay_within_a_sub_axis_at_stage_3) {
+  options_.set("stage", 3);
+  options_.set("within", "dp_in");
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.stored, (Stored{{"wte", 3, "dp within dp_in"}, {"norm", 3, "dp within dp_in"}}));
+}
+
+TEST_F(Zero, without_gathers_nothing_is_within) {
+  options_.set("within", "dp_in");
+  EXPECT_EQ(run(),
+            "'within' says where parameters are gathered, which only stage 3 does: set stage = 3, or leave "
+            "'within' out");
+  EXPECT_TRUE(graph_.stored.empty());
+}
+
 TEST_F(Zero, an_axis_that_the_mesh_lacks_is_refused_by_name) {
   options_.set("axis", "data");
   EXPECT_EQ(run(), "the mesh has no axis 'data': add it to mesh, or set axis to one of its");

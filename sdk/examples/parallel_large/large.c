@@ -56,7 +56,7 @@ static tenon_code run(const tenon_pass_config* config, tenon_graph* graph, tenon
     tenon_value_info value = {.struct_size = sizeof value};
     code = api->value(graph, values[i], &value, error);
     if (code < 0 || value.role != TENON_ROLE_PARAM || elements(&value) < least) continue;
-    code = api->store(graph, values[i], STATE_ONLY, axis, error);
+    code = api->store(graph, values[i], STATE_ONLY, axis, NULL, error);
   }
   free(values);
   return code;

@@ -94,8 +94,11 @@ class PassGraph {
   void replicate(tenon_value_id value, const std::string& axis) {
     check([&](tenon_error* error) { return api_.replicate(graph_, value, axis.c_str(), error); });
   }
-  void store(tenon_value_id value, uint32_t level, const std::string& axis) {
-    check([&](tenon_error* error) { return api_.store(graph_, value, level, axis.c_str(), error); });
+  // `within`: empty for all of the axis.
+  void store(tenon_value_id value, uint32_t level, const std::string& axis, const std::string& within = "") {
+    check([&](tenon_error* error) {
+      return api_.store(graph_, value, level, axis.c_str(), within.empty() ? nullptr : within.c_str(), error);
+    });
   }
   void set_stage(tenon_op_id op, uint32_t stage, const std::string& axis) {
     check([&](tenon_error* error) { return api_.set_stage(graph_, op, stage, axis.c_str(), error); });

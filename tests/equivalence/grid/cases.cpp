@@ -20,8 +20,9 @@ const std::vector<std::string> kModels{"gpt2", "gpt2_untied", "llama", "moe"};
 const std::vector<int> kLayers{3, 4, 5, 9};
 const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v"};
 const std::vector<Data> kData{{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 2}};
-const std::vector<Zero> kZeros{{0, "dp"},    {1, "dp"},    {2, "dp"},   {3, "dp"},
-                               {1, "dp_in"}, {2, "dp_in"}, {3, "dp_in"}};
+const std::vector<Zero> kZeros{{0, "dp"},    {1, "dp"},          {2, "dp"},
+                               {3, "dp"},    {1, "dp_in"},       {2, "dp_in"},
+                               {3, "dp_in"}, {3, "dp", "dp_in"}, {3, "dp", "dp_out"}};
 const std::vector<Context> kContexts{{1, ""},           {2, "ring"},       {4, "ring"},
                                      {2, "all_gather"}, {4, "all_gather"}, {2, "all_to_all"},
                                      {4, "all_to_all"}};
@@ -111,6 +112,7 @@ bool data_fits(const Choice& choice) {
     return axis == "dp" ? data->ranks() > 1 : data->outer > 1;
   };
   if (zero != nullptr && zero->stage > 0 && !has(zero->axis)) return false;
+  if (zero != nullptr && !zero->within.empty() && !has(zero->within)) return false;
   if (experts != nullptr && !experts->empty() && !has(*experts)) return false;
   return microbatches == nullptr || kBatch % (*microbatches * data->ranks()) == 0;
 }
@@ -203,7 +205,10 @@ Json strategies_of(const Case& c) {
     out.push_back(
         use("parallel/tensor", {{"sequence", c.tensor.sequence}, {"vocabulary", c.tensor.vocabulary}}));
   if (!c.experts.empty()) out.push_back(use("parallel/expert", {{"axis", c.experts}}));
-  if (c.zero.stage > 0) out.push_back(use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}}));
+  if (c.zero.stage > 0) {
+    out.push_back(
+        use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}, {"within", c.zero.within}}));
+  }
   if (c.reversed) std::reverse(out.begin(), out.end());
   return out;
 }
@@ -218,6 +223,7 @@ std::string Case::name() const {
     out +=
         data.outer > 1 ? fmt::format("_dp{}x{}", data.outer, data.inner) : fmt::format("_dp{}", data.inner);
   if (zero.stage > 0) out += fmt::format("_zero{}{}", zero.stage, zero.axis == "dp" ? "" : "in");
+  if (!zero.within.empty()) out += "_within_" + zero.within.substr(3);
   if (context.ranks > 1) out += fmt::format("_cp{}_{}", context.ranks, context.exchange);
   if (tensor.ranks > 1)
     out += fmt::format("_tp{}{}{}", tensor.ranks, tensor.sequence ? "_sp" : "",

@@ -28,10 +28,10 @@ struct Tensor {
   bool sequence = false, vocabulary = true;
 };
 
-// Of dp, or of one of its two parts.
+// Of dp, or of one of its two parts; gathers within another part of it.
 struct Zero {
   int stage = 0;
-  std::string axis = "dp";
+  std::string axis = "dp", within = "";
 };
 
 // Outer times inner: above 1 both, the mesh has dp_out and dp_in instead of dp.

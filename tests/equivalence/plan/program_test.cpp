@@ -84,6 +84,7 @@ TEST(program_hash, changes_with_every_operand) {
   for (FlatLayout& layout : program.layouts) {
     changed(layout.cuts, std::vector<int64_t>{0, 1, 2}, "cuts of a layout");
     changed(layout.axes, std::vector<AxisId>{3}, "axes of a layout");
+    changed(layout.param_depth, size_t{1}, "axes that cut the parameters of a layout");
     for (FlatLayout::Leaf& leaf : layout.leaves) {
       changed(leaf.param, leaf.param + 1, "parameter of a leaf");
       changed(leaf.first, leaf.first + 16, "start of a leaf");

@@ -13,6 +13,8 @@ const Combination kZero2{"zero2", "gpt2", {{"dp", 4}}, "data zero2", "", 2};
 const Combination kZero3{"zero3", "gpt2", {{"dp", 2}}, "data zero3", "", 2};
 const Combination kHierarchical{"hierarchical",     "gpt2", {{"dp_out", 2}, {"dp_in", 2}},
                                 "data zero2:dp_in", "",     2};
+const Combination kNearGathers{"near_gathers",        "gpt2", {{"dp_out", 2}, {"dp_in", 2}},
+                               "data zero3:dp/dp_in", "",     2};
 const Combination kTensor{"dp2_tp2", "gpt2", {{"dp", 2}, {"tp", 2}}, "data sequence", "", 2};
 const Combination kRing{"cp2", "gpt2", {{"cp", 2}}, "ring"};
 const Combination kExperts{"experts", "moe", {{"dp", 2}}, "data expert", "", 2};
@@ -355,6 +357,44 @@ TEST_F(Zero3Fault, a_use_that_does_not_wait_for_the_prefetched_gather) {
   std::erase(at(0, use).waits, gather);
   EXPECT_EQ(check_races(program()).error().code, "V004");
   EXPECT_NE(check_races(program()).error().place.find(named(use)), std::string::npos);
+}
+
+class NearGathersFault : public Faulty {
+ protected:
+  NearGathersFault() : Faulty(kNearGathers) {}
+  auto over(const char* kind, const std::string& name) const {
+    return [kind, axes = std::vector<AxisId>{axis(name)}](const Instr& i) {
+      return i.kind == kind && i.axes == axes && i.layout >= 0;
+    };
+  }
+};
+
+TEST_F(NearGathersFault, a_gradient_that_is_reduced_near_and_not_far) {
+  const InstrId far = find(0, over("reduce_scatter", "dp_out"));
+  Instr& instr = at(0, far);
+  const Instr copied = instr;
+  instr.kind = "slice";
+  instr.axes = {};
+  instr.lane = 0;
+  instr.layout = -1;
+  instr.in[0].dims = copied.out[0].dims;
+  instr.attrs = {{"dim", int64_t{0}}, {"start", int64_t{0}}, {"size", copied.out[0].dims[0]}};
+  replan();
+  expect("V007", "is not cut as its bucket is", "");
+}
+
+TEST_F(NearGathersFault, updated_parts_that_are_gathered_near_instead_of_far) {
+  const InstrId far = find(0, over("all_gather", "dp_out"));
+  at(0, far).axes = {axis("dp_in")};
+  at(0, far).lane = lane(0, "dp_in");
+  replan();
+  expect("V002", "what it reads and what it writes do not fit each other", named(far));
+}
+
+TEST_F(NearGathersFault, updated_parts_that_are_not_gathered) {
+  erase_instr(program(), find(0, over("all_gather", "dp_out")));
+  replan();
+  EXPECT_EQ(refusing(), "V007");
 }
 
 // -- tensor -----------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ const Combination kCombinations[] = {
     {"zero3", "gpt2", {{"dp", 2}}, "data zero3", "", 2},
     {"zero3_dp4", "llama", {{"dp", 4}}, "data zero3", "", 1, 3, "sgd"},
     {"hierarchical", "gpt2", {{"dp_out", 2}, {"dp_in", 2}}, "data zero2:dp_in", "", 2},
+    {"near_gathers", "gpt2", {{"dp_out", 2}, {"dp_in", 2}}, "data zero3:dp/dp_in", "", 2},
+    {"near_gathers_outside", "llama", {{"dp_in", 2}, {"dp_out", 4}}, "data zero3:dp/dp_in", "", 1, 3, "sgd"},
     {"tp2", "gpt2", {{"tp", 2}}, "tensor"},
     {"tp2_untied", "gpt2 untied", {{"tp", 2}}, "tensor"},
     {"tp4_llama", "llama", {{"tp", 4}}, "tensor"},
