@@ -13,8 +13,15 @@ namespace {
 const std::set<std::string> kAccumulating = {
     "embedding_wgrad", "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",
     "bias_wgrad",      "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
-const std::set<std::string> kInplace = {
-    "bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad", "add", "cross_entropy_shard_dgrad"};
+const std::set<std::string> kInplace = {"bias_add",
+                                        "rope",
+                                        "gelu_dgrad",
+                                        "dropout",
+                                        "cross_entropy_dgrad",
+                                        "add",
+                                        "add_layernorm",
+                                        "add_rmsnorm",
+                                        "cross_entropy_shard_dgrad"};
 
 }  // namespace
 
@@ -89,6 +96,14 @@ Op CaseMaker::rmsnorm() {
           {random({n_.b, n_.s, n_.h}, 2), random({n_.h})},
           {real({n_.b, n_.s, n_.h}), real({n_.b, n_.s})},
           {number("eps", 1e-2)}};
+}
+
+Op CaseMaker::add_norm(const Op& norm) {
+  Op op = norm;
+  op.kind = "add_" + norm.kind;
+  op.in.insert(op.in.begin() + 1, random(norm.in[0].dims()));
+  op.out.insert(op.out.begin(), real(norm.in[0].dims()));
+  return op;
 }
 
 Op CaseMaker::linear() {
@@ -345,6 +360,10 @@ void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
   }
 }
 
+void CaseMaker::add_fused(std::vector<Case>& cases) {
+  for (const Op& norm : {layernorm(), rmsnorm()}) add_plain(cases, "add_" + norm.kind, add_norm(norm));
+}
+
 void CaseMaker::add_sums(std::vector<Case>& cases) {
   cases.push_back({"sqnorm", {"sqnorm", {random({n_.b, n_.s, n_.h})}, {Tensor(TENON_F64, {})}, {}}});
   cases.push_back({"sqnorm of a scalar", {"sqnorm", {random({})}, {Tensor(TENON_F64, {})}, {}}});
@@ -439,6 +458,7 @@ std::vector<Case> CaseMaker::all() {
   }
   add_experts(cases);
   add_shards(cases);
+  add_fused(cases);
   add_shape_ops(cases);
   add_sums(cases);
   return cases;

@@ -43,8 +43,9 @@ class CaseMaker {
   Op embedding();
   Op layernorm();
   Op rmsnorm();
-  Op linear();             // x[b s h] w[g r d h]
-  Op linear_structured();  // x[b s g d] w[h g d]
+  Op add_norm(const Op& norm);  // of layernorm() or rmsnorm(): with a sum in front
+  Op linear();                  // x[b s h] w[g r d h]
+  Op linear_structured();       // x[b s g d] w[h g d]
   Op bias_add();
   Op rope(bool inverse);
   enum class Positions { causal, offset, shuffled, blind };
@@ -71,6 +72,7 @@ class CaseMaker {
   void add_forward(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_plain(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_shape_ops(std::vector<Case>& cases);
+  void add_fused(std::vector<Case>& cases);
   void add_sums(std::vector<Case>& cases);
   void add_shards(std::vector<Case>& cases);
   void add_experts(std::vector<Case>& cases);

@@ -17,6 +17,31 @@ void layernorm(const Call& call) {
   });
 }
 
+// The norms of sums: each part is still in cache when its norm is taken.
+template <class T>
+void add_layernorm(const Call& call) {
+  const int64_t width = call.size("h");
+  const double eps = call.problem.number("eps");
+  call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
+    T* z = call.out<T>(0) + row * width;
+    call.loops<T>().add(call.in<T>(0) + row * width, call.in<T>(1) + row * width, z, n * width);
+    call.loops<T>().layernorm(z, call.in<T>(2), call.in<T>(3), call.out<T>(1) + row * width,
+                              call.out<T>(2) + row, call.out<T>(3) + row, n, width, eps);
+  });
+}
+
+template <class T>
+void add_rmsnorm(const Call& call) {
+  const int64_t width = call.size("h");
+  const double eps = call.problem.number("eps");
+  call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
+    T* z = call.out<T>(0) + row * width;
+    call.loops<T>().add(call.in<T>(0) + row * width, call.in<T>(1) + row * width, z, n * width);
+    call.loops<T>().rmsnorm(z, call.in<T>(2), call.out<T>(1) + row * width, call.out<T>(2) + row, n, width,
+                            eps);
+  });
+}
+
 template <class T>
 void layernorm_dgrad(const Call& call) {
   const int64_t width = call.size("h");
@@ -74,10 +99,12 @@ void rmsnorm_wgrad(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"layernorm", layernorm<float>, layernorm<double>},
+    {"add_layernorm", add_layernorm<float>, add_layernorm<double>},
     {"layernorm_dgrad", layernorm_dgrad<float>, layernorm_dgrad<double>},
     {"layernorm_wgrad", layernorm_wgrad<float>, layernorm_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, tokens(p), p.size("h"), 2); }},
     {"rmsnorm", rmsnorm<float>, rmsnorm<double>},
+    {"add_rmsnorm", add_rmsnorm<float>, add_rmsnorm<double>},
     {"rmsnorm_dgrad", rmsnorm_dgrad<float>, rmsnorm_dgrad<double>},
     {"rmsnorm_wgrad", rmsnorm_wgrad<float>, rmsnorm_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, tokens(p), p.size("h"), 1); }},

@@ -1,0 +1,94 @@
+// The pass over small programs made by hand.
+#include "plan/fuse.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/builder.h"
+
+namespace tenon {
+namespace {
+
+class Fuse : public testing::Test {
+ protected:
+  ProgramBuilder builder{"train", Mesh{{{"dp", 2}}}, 2};
+
+  Operand value(const std::string& name) { return builder.scratch(name, Dtype::f32, {2, 3, 4}); }
+  void push(const char* kind, std::vector<Operand> in, std::vector<Operand> out,
+            Phase phase = Phase::forward) {
+    Instr instr = builder.begin(kind, phase);
+    instr.in = std::move(in);
+    instr.out = std::move(out);
+    instr.flops = 10;
+    builder.push(std::move(instr));
+  }
+  std::string fused(const HasKernel& has_kernel = [](const Instr&) { return true; }) {
+    fuse(builder.program(), has_kernel);
+    std::string kinds;
+    for (const Instr& instr : builder.program().instrs) kinds += (kinds.empty() ? "" : " ") + instr.kind;
+    return kinds;
+  }
+  const Instr& instr(size_t i) { return builder.program().instrs[i]; }
+};
+
+class FuseNorm : public Fuse {
+ protected:
+  Operand x = value("x"), y = value("y"), z = value("z"), w = value("w"), n = value("n"), r = value("r");
+  void add() { push("add", {x, y}, {z}); }
+  void norm() { push("rmsnorm", {z, w}, {n, r}); }
+};
+
+TEST_F(FuseNorm, a_sum_and_its_norm_are_one_instruction_that_gives_both) {
+  add();
+  builder.program().instrs.back().inplace = 0;
+  norm();
+  EXPECT_EQ(fused(), "add_rmsnorm");
+  std::vector<std::string> names;
+  for (const auto* operands : {&instr(0).in, &instr(0).out}) {
+    for (const Operand& operand : *operands) names.push_back(operand.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"x", "y", "w", "z", "n", "r"}));
+  EXPECT_EQ(instr(0).inplace, 0);
+  EXPECT_EQ(instr(0).flops, 20);
+}
+
+TEST_F(FuseNorm, stays_apart_where_the_plugin_has_no_kernel) {
+  add();
+  norm();
+  std::string asked;
+  EXPECT_EQ(fused([&](const Instr& instr) {
+              asked += instr.kind;
+              return false;
+            }),
+            "add rmsnorm");
+  EXPECT_EQ(asked, "add_rmsnorm");
+}
+
+TEST_F(FuseNorm, of_another_sum_stays_apart) {
+  add();
+  push("rmsnorm", {x, w}, {n, r});
+  EXPECT_EQ(fused(), "add rmsnorm");
+}
+
+TEST_F(FuseNorm, of_another_microbatch_stays_apart) {
+  add();
+  builder.enter(0, 1);
+  norm();
+  EXPECT_EQ(fused(), "add rmsnorm");
+}
+
+TEST_F(FuseNorm, lets_a_transfer_of_other_memory_start_behind_it) {
+  add();
+  builder.collective("all_reduce", {0}, Phase::step, y, y);
+  norm();
+  EXPECT_EQ(fused(), "add_rmsnorm all_reduce");
+}
+
+TEST_F(FuseNorm, stays_apart_around_a_transfer_that_brings_an_operand) {
+  add();
+  builder.collective("all_gather", {0}, Phase::forward, y, w);
+  norm();
+  EXPECT_EQ(fused(), "add all_gather rmsnorm");
+}
+
+}  // namespace
+}  // namespace tenon
