@@ -31,10 +31,24 @@ std::optional<Instr> add_norm(Window window) {
   return out;
 }
 
+// A gradient that is added to one that is there: the kernel adds it itself.
+std::optional<Instr> accumulate(Window window) {
+  const Instr &kernel = *window[0], &add = *window[1];
+  const Operand& sum = add.in[0];
+  if (add.inplace != 0 || kernel.accumulate || !same(kernel.out[0], add.in[1])) return std::nullopt;
+  const bool reads_sum = std::ranges::count(kernel.in, sum.buffer, &Operand::buffer) > 0;
+  if (reads_sum || same(kernel.out[0], sum)) return std::nullopt;
+  Instr out = kernel;
+  out.out = add.out;
+  out.accumulate = true;
+  return out;
+}
+
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{
-      {{"add", "layernorm"}, add_norm},
-      {{"add", "rmsnorm"}, add_norm},
+      {{"add", "layernorm"}, add_norm},       {{"add", "rmsnorm"}, add_norm},
+      {{"linear_dgrad", "add"}, accumulate},  {{"layernorm_dgrad", "add"}, accumulate},
+      {{"rmsnorm_dgrad", "add"}, accumulate},
   };
   return all;
 }

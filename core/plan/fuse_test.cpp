@@ -90,5 +90,47 @@ TEST_F(FuseNorm, stays_apart_around_a_transfer_that_brings_an_operand) {
   EXPECT_EQ(fused(), "add all_gather rmsnorm");
 }
 
+class FuseGradient : public Fuse {
+ protected:
+  Operand dy = value("dy"), w = value("w"), dx = value("dx"), sum = value("sum");
+  void gradient() { push("linear_dgrad", {dy, w}, {dx}, Phase::input_grad); }
+  void add() { builder.add(sum, dx, Phase::input_grad); }
+};
+
+TEST_F(FuseGradient, is_added_by_the_kernel_to_the_sum_that_is_there) {
+  gradient();
+  add();
+  EXPECT_EQ(fused(), "linear_dgrad");
+  EXPECT_TRUE(instr(0).accumulate);
+  EXPECT_EQ(instr(0).out[0].buffer, sum.buffer);
+  EXPECT_EQ(instr(0).flops, 10);
+}
+
+TEST_F(FuseGradient, stays_apart_where_it_is_used_by_others_too) {
+  gradient();
+  add();
+  push("linear_wgrad", {dx, dy}, {value("dw")});
+  EXPECT_EQ(fused(), "linear_dgrad add linear_wgrad");
+}
+
+TEST_F(FuseGradient, stays_apart_where_it_is_an_output_of_the_step) {
+  gradient();
+  add();
+  builder.program().outputs["logits"] = dx;
+  EXPECT_EQ(fused(), "linear_dgrad add");
+}
+
+TEST_F(FuseGradient, stays_apart_where_the_sum_lies_elsewhere) {
+  gradient();
+  push("add", {sum, dx}, {value("z")});
+  EXPECT_EQ(fused(), "linear_dgrad add");
+}
+
+TEST_F(FuseGradient, stays_apart_where_the_kernel_reads_the_sum) {
+  push("linear_dgrad", {sum, w}, {dx});
+  add();
+  EXPECT_EQ(fused(), "linear_dgrad add");
+}
+
 }  // namespace
 }  // namespace tenon

@@ -11,8 +11,9 @@ namespace tenon::test {
 namespace {
 
 const std::set<std::string> kAccumulating = {
-    "embedding_wgrad", "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",
-    "bias_wgrad",      "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
+    "linear_dgrad",         "layernorm_dgrad",       "rmsnorm_dgrad",  "embedding_wgrad",
+    "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",   "bias_wgrad",
+    "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
 const std::set<std::string> kInplace = {"bias_add",
                                         "rope",
                                         "gelu_dgrad",

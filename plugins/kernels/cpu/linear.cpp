@@ -19,7 +19,7 @@ void linear(const Call& call) {
   product<T>(call, {n.rows, n.outs, n.ins, call.in<T>(0), false, call.in<T>(1), true, call.out<T>(0)});
 }
 
-// dx[M,K] = dy[M,N] w[N,K]
+// dx[M,K] (+)= dy[M,N] w[N,K]
 template <class T>
 void linear_dgrad(const Call& call) {
   const Sizes n(call.problem);

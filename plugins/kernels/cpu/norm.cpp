@@ -48,7 +48,7 @@ void layernorm_dgrad(const Call& call) {
   call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
     call.loops<T>().layernorm_dgrad(call.in<T>(0) + row * width, call.in<T>(1) + row * width, call.in<T>(2),
                                     call.in<T>(3) + row, call.in<T>(4) + row, call.out<T>(0) + row * width, n,
-                                    width);
+                                    width, call.problem.accumulate());
   });
 }
 
@@ -81,7 +81,8 @@ void rmsnorm_dgrad(const Call& call) {
   const int64_t width = call.size("h");
   call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
     call.loops<T>().rmsnorm_dgrad(call.in<T>(0) + row * width, call.in<T>(1) + row * width, call.in<T>(2),
-                                  call.in<T>(3) + row, call.out<T>(0) + row * width, n, width);
+                                  call.in<T>(3) + row, call.out<T>(0) + row * width, n, width,
+                                  call.problem.accumulate());
   });
 }
 

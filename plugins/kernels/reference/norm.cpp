@@ -64,7 +64,7 @@ void layernorm_dgrad(const Call& call) {
     sum_gx /= static_cast<double>(width);
     for (int64_t i = 0; i < width; ++i) {
       const double g = static_cast<double>(dy[i]) * w[i];
-      dx[i] = static_cast<T>(r * (g - sum_g - (x[i] - m) * r * sum_gx));
+      call.put(dx[i], r * (g - sum_g - (x[i] - m) * r * sum_gx));
     }
   }
 }
@@ -122,7 +122,7 @@ void rmsnorm_dgrad(const Call& call) {
     for (int64_t i = 0; i < width; ++i) sum += static_cast<double>(dy[i]) * w[i] * x[i] * r;
     sum /= static_cast<double>(width);
     for (int64_t i = 0; i < width; ++i) {
-      dx[i] = static_cast<T>(r * (static_cast<double>(dy[i]) * w[i] - x[i] * r * sum));
+      call.put(dx[i], r * (static_cast<double>(dy[i]) * w[i] - x[i] * r * sum));
     }
   }
 }
