@@ -44,10 +44,42 @@ std::optional<Instr> accumulate(Window window) {
   return out;
 }
 
+// The vocabulary's logits and their loss.
+std::optional<Instr> head_loss(Window window) {
+  const Instr &linear = *window[0], &loss = *window[1];
+  const size_t dims = linear.in[1].dims.size() + 2 - linear.in[0].dims.size();
+  if (!same(linear.out[0], loss.in[0]) || dims != 1) return std::nullopt;
+  Instr out = loss;
+  out.kind = "linear_cross_entropy";
+  out.in = {linear.in[0], linear.in[1], loss.in[1]};
+  out.out = {loss.out[0], loss.out[1]};
+  return out;
+}
+
+// That and the gradients: as the loss is what they start from, nothing has to be kept for them.
+std::optional<Instr> head_gradients(Window window) {
+  const Instr &linear = *window[0], &logits = *window[2], &weight = *window[3], &input = *window[4];
+  std::optional<Instr> out = head_loss(window.first(2));
+  const bool joined = same(logits.in[0], linear.out[0]) && same(weight.in[0], logits.out[0]) &&
+                      same(input.in[0], logits.out[0]) && same(weight.in[1], linear.in[0]) &&
+                      same(input.in[1], linear.in[1]) && !input.accumulate;
+  if (!out || !joined) return std::nullopt;
+  out->kind = "linear_cross_entropy_grad";
+  out->phase = Phase::weight_grad;
+  out->out.push_back(weight.out[0]);
+  out->out.push_back(input.out[0]);
+  out->accumulate = weight.accumulate;
+  return out;
+}
+
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all{
-      {{"add", "layernorm"}, add_norm},       {{"add", "rmsnorm"}, add_norm},
-      {{"linear_dgrad", "add"}, accumulate},  {{"layernorm_dgrad", "add"}, accumulate},
+      {{"linear", "cross_entropy", "cross_entropy_dgrad", "linear_wgrad", "linear_dgrad"}, head_gradients},
+      {{"linear", "cross_entropy"}, head_loss},
+      {{"add", "layernorm"}, add_norm},
+      {{"add", "rmsnorm"}, add_norm},
+      {{"linear_dgrad", "add"}, accumulate},
+      {{"layernorm_dgrad", "add"}, accumulate},
       {{"rmsnorm_dgrad", "add"}, accumulate},
   };
   return all;
@@ -94,7 +126,7 @@ class Fuser {
         continue;
       }
       out.push_back(std::move(match->fused));
-      for (size_t transfer : match->between) out.push_back(std::move(program_.instrs[transfer]));
+      for (size_t between : match->between) out.push_back(std::move(program_.instrs[between]));
       i = match->end;
     }
     program_.instrs = std::move(out);
@@ -103,9 +135,12 @@ class Fuser {
  private:
   struct Match {
     Instr fused;
-    std::vector<size_t> between;  // transfers, which start behind it now
+    std::vector<size_t> between;  // instructions that come behind it now
     size_t end = 0;
   };
+
+  // Transfers, and sums over microbatches.
+  static bool can_wait(const Instr& instr) { return instr.lane != 0 || instr.kind == "add"; }
 
   std::optional<Match> match_at(size_t first) const {
     for (const Rule& rule : rules()) {
@@ -122,16 +157,16 @@ class Fuser {
     for (; window.size() < rule.kinds.size(); ++match.end) {
       if (match.end == instrs.size()) return std::nullopt;
       const Instr& instr = instrs[match.end];
-      if (instr.lane != 0) {
+      if (instr.kind == rule.kinds[window.size()] && instr.microbatch == instrs[first].microbatch) {
+        const bool apart = std::ranges::none_of(
+            match.between, [&](size_t between) { return share_memory(instrs[between], instr); });
+        if (!apart) return std::nullopt;
+        window.push_back(&instr);
+      } else if (can_wait(instr)) {
         match.between.push_back(match.end);
-        continue;
+      } else {
+        return std::nullopt;
       }
-      const bool next =
-          instr.kind == rule.kinds[window.size()] && instr.microbatch == instrs[first].microbatch;
-      const bool apart = std::ranges::none_of(
-          match.between, [&](size_t transfer) { return share_memory(instrs[transfer], instr); });
-      if (!next || !apart) return std::nullopt;
-      window.push_back(&instr);
     }
     std::optional<Instr> fused = rule.merge(window);
     if (!fused || !hides_only_own(window, *fused)) return std::nullopt;

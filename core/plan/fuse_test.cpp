@@ -132,5 +132,57 @@ TEST_F(FuseGradient, stays_apart_where_the_kernel_reads_the_sum) {
   EXPECT_EQ(fused(), "linear_dgrad add");
 }
 
+class FuseHead : public Fuse {
+ protected:
+  Operand x = value("x"), w = builder.scratch("w", Dtype::f32, {5, 4}), targets = value("targets");
+  Operand logits = value("logits"), loss = value("loss"), count = value("count"), lse = value("lse");
+  Operand dw = value("dw"), dx = value("dx");
+  void forward() {
+    push("linear", {x, w}, {logits});
+    push("cross_entropy", {logits, targets}, {loss, count, lse});
+  }
+  void backward() {
+    push("cross_entropy_dgrad", {logits, targets, lse}, {logits}, Phase::input_grad);
+    push("linear_wgrad", {logits, x}, {dw}, Phase::weight_grad);
+    push("linear_dgrad", {logits, w}, {dx}, Phase::input_grad);
+  }
+};
+
+TEST_F(FuseHead, with_its_loss_alone_is_one_instruction) {
+  forward();
+  EXPECT_EQ(fused(), "linear_cross_entropy");
+  EXPECT_EQ(instr(0).out.size(), 2u);
+}
+
+TEST_F(FuseHead, with_loss_and_gradients_is_one_instruction_that_may_accumulate_into_the_weight) {
+  forward();
+  backward();
+  builder.program().instrs[3].accumulate = true;
+  EXPECT_EQ(fused(), "linear_cross_entropy_grad");
+  EXPECT_EQ(instr(0).phase, Phase::weight_grad);
+  for (size_t k = 0; k < 4; ++k) EXPECT_EQ(adds_into(instr(0), k), k == 2);
+}
+
+TEST_F(FuseHead, lets_the_sum_of_losses_wait) {
+  const Operand sum = value("sum");
+  forward();
+  builder.add(sum, loss, Phase::weight_grad);
+  backward();
+  EXPECT_EQ(fused(), "linear_cross_entropy_grad add");
+}
+
+TEST_F(FuseHead, keeps_logits_that_others_read) {
+  forward();
+  push("slice", {logits}, {value("part")});
+  EXPECT_EQ(fused(), "linear cross_entropy slice");
+}
+
+TEST_F(FuseHead, of_another_weight_in_backward_stays_apart) {
+  forward();
+  backward();
+  builder.program().instrs[4].in[1] = x;
+  EXPECT_EQ(fused(), "linear cross_entropy cross_entropy_dgrad linear_wgrad linear_dgrad");
+}
+
 }  // namespace
 }  // namespace tenon

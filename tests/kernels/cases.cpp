@@ -178,6 +178,21 @@ Op CaseMaker::cross_entropy(double padding) {
           {}};
 }
 
+Op CaseMaker::linear_cross_entropy(double padding) {
+  const double scale = 3 / std::sqrt(static_cast<double>(n_.g * n_.h));
+  return {"linear_cross_entropy",
+          {random({n_.b, n_.s, n_.g, n_.h}), random({n_.v, n_.g, n_.h}, scale), targets(padding)},
+          {Tensor(TENON_F64, {}), Tensor(TENON_I64, {})},
+          {}};
+}
+
+Op CaseMaker::linear_cross_entropy_grad(const Op& forward) const {
+  Op op = forward;
+  op.kind = "linear_cross_entropy_grad";
+  for (size_t i : {1, 0}) op.out.push_back(real(forward.in[i].dims()));
+  return op;
+}
+
 // Half of the choices find a slot if they are spread evenly.
 Op CaseMaker::route_topk(Logits kind, bool renormalise, double aux) {
   const int64_t experts = std::min<int64_t>(n_.v, 7), k = std::min<int64_t>(experts, 3);
@@ -363,6 +378,16 @@ void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
 
 void CaseMaker::add_fused(std::vector<Case>& cases) {
   for (const Op& norm : {layernorm(), rmsnorm()}) add_plain(cases, "add_" + norm.kind, add_norm(norm));
+  for (double padding : {0.0, 0.4, 1.0}) {
+    const Op head = linear_cross_entropy(padding);
+    Op grad = linear_cross_entropy_grad(head);
+    const std::string with = " with padding " + std::to_string(padding);
+    add_plain(cases, head.kind + with, head);
+    add_plain(cases, grad.kind + with, grad);
+    grad.flags = TENON_KERNEL_ACCUMULATE;
+    grad.out[2] = random(grad.out[2].dims());
+    add_plain(cases, grad.kind + with + ", accumulating", grad);
+  }
 }
 
 void CaseMaker::add_sums(std::vector<Case>& cases) {

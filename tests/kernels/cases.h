@@ -54,6 +54,8 @@ class CaseMaker {
   Op swiglu();
   Op dropout(double p);
   Op cross_entropy(double padding);
+  Op linear_cross_entropy(double padding);  // x[b s g h] w[v g h]
+  Op linear_cross_entropy_grad(const Op& forward) const;
   // Experts: v of them, at most 7. Tied: many logits are equal. One group per half sequence where that goes.
   enum class Logits { distinct, tied };
   Op route_topk(Logits logits, bool renormalise, double aux);

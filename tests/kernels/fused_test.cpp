@@ -50,6 +50,33 @@ TEST_P(Fused, sum_and_norm_are_add_and_norm) {
   }
 }
 
+// Up to 512 tokens the logits are one block, above several.
+TEST_P(Fused, heads_are_their_parts) {
+  std::vector<CaseMaker> all = makers();
+  for (const Size& size : {Size{3, 367, 1, 33, 70, 1, 1, 2}, Size{1, 1030, 1, 20, 300, 2, 1, 2}})
+    all.emplace_back(reference, GetParam().dtype, size, 22);
+  for (CaseMaker& make : all) {
+    const Op head = make.linear_cross_entropy(0.2);
+    const Tensor &x = head.in[0], &w = head.in[1], &targets = head.in[2];
+    const Tensor shape = make.real({x.dims()[0], x.dims()[1], w.dims()[0]}), rows = make.real(targets.dims());
+    const Tensor logits = run({"linear", {x, w}, {shape}, {}})[0];
+    std::vector<Tensor> want =
+        run({"cross_entropy", {logits, targets}, {head.out[0], head.out[1], rows}, {}});
+    const Tensor dlogits = run({"cross_entropy_dgrad", {logits, targets, want[2]}, {shape}, {}})[0];
+    want.pop_back();
+    expect_same(head, run(head), want);
+    Op grad = make.linear_cross_entropy_grad(head);
+    for (uint32_t flags : {uint32_t{0}, uint32_t{TENON_KERNEL_ACCUMULATE}}) {
+      grad.flags = flags;
+      grad.out[2] = make.random(w.dims());
+      std::vector<Tensor> all_of = want;
+      all_of.push_back(run({"linear_wgrad", {dlogits, x}, {grad.out[2]}, {}, flags})[0]);
+      all_of.push_back(run({"linear_dgrad", {dlogits, w}, {x}, {}})[0]);
+      expect_same(grad, run(grad), all_of);
+    }
+  }
+}
+
 std::string name_of(const testing::TestParamInfo<Setting>& info) {
   return info.param.plugin + (info.param.dtype == TENON_F32 ? "_f32" : "_f64");
 }

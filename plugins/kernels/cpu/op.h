@@ -103,6 +103,7 @@ std::span<const Entry> grouped_linear_ops();
 std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> loss_ops();
+std::span<const Entry> head_ops();
 std::span<const Entry> shape_ops();
 std::span<const Entry> shard_ops();
 
