@@ -17,16 +17,26 @@ void layernorm(const Call& call) {
   });
 }
 
-// The norms of sums: each part is still in cache when its norm is taken.
+// norm(row) of each row of z = x + y, which is then in the first cache.
+template <class T, class Norm>
+void add_rows(const Call& call, Norm&& norm) {
+  const int64_t width = call.size("h");
+  call.rows(tokens(call.problem), width, [&](int64_t begin, int64_t n) {
+    for (int64_t row = begin; row < begin + n; ++row) {
+      const int64_t at = row * width;
+      call.loops<T>().add(call.in<T>(0) + at, call.in<T>(1) + at, call.out<T>(0) + at, width);
+      norm(row, call.out<T>(0) + at, call.out<T>(1) + at);
+    }
+  });
+}
+
 template <class T>
 void add_layernorm(const Call& call) {
   const int64_t width = call.size("h");
   const double eps = call.problem.number("eps");
-  call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
-    T* z = call.out<T>(0) + row * width;
-    call.loops<T>().add(call.in<T>(0) + row * width, call.in<T>(1) + row * width, z, n * width);
-    call.loops<T>().layernorm(z, call.in<T>(2), call.in<T>(3), call.out<T>(1) + row * width,
-                              call.out<T>(2) + row, call.out<T>(3) + row, n, width, eps);
+  add_rows<T>(call, [&](int64_t row, const T* z, T* n) {
+    call.loops<T>().layernorm(z, call.in<T>(2), call.in<T>(3), n, call.out<T>(2) + row, call.out<T>(3) + row,
+                              1, width, eps);
   });
 }
 
@@ -34,11 +44,8 @@ template <class T>
 void add_rmsnorm(const Call& call) {
   const int64_t width = call.size("h");
   const double eps = call.problem.number("eps");
-  call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
-    T* z = call.out<T>(0) + row * width;
-    call.loops<T>().add(call.in<T>(0) + row * width, call.in<T>(1) + row * width, z, n * width);
-    call.loops<T>().rmsnorm(z, call.in<T>(2), call.out<T>(1) + row * width, call.out<T>(2) + row, n, width,
-                            eps);
+  add_rows<T>(call, [&](int64_t row, const T* z, T* n) {
+    call.loops<T>().rmsnorm(z, call.in<T>(2), n, call.out<T>(2) + row, 1, width, eps);
   });
 }
 
