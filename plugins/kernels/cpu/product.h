@@ -89,10 +89,12 @@ class Multiply {
   void run() const {
     for (int64_t begin = 0; begin < p_.k; begin += cut_.slab) {
       const int64_t end = std::min(p_.k, begin + cut_.slab);
-      call_.take(cut_.tiles(), kProductWorkers, [&](int64_t worker, int64_t tile) {
+      const auto tiles = [&](int64_t worker, int64_t tile) {
         for (int64_t k = begin; k < end; k += cut_.depth)
           block(worker, tile, k, std::min(cut_.depth, end - k));
-      });
+      };
+      const double work = static_cast<double>(p_.m * p_.n) * static_cast<double>(end - begin);
+      call_.take(cut_.tiles(), kProductWorkers, tiles, work);
     }
   }
 
