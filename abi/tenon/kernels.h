@@ -20,7 +20,8 @@ enum {
   // The bits of the result are a function of the operands' values and shapes alone: never of the
   // number of threads, of addresses or of what ran before.
   TENON_KERNEL_EXACT = 1u,
-  // The outputs already hold a value: add to it instead of overwriting (gradient accumulation).
+  // The outputs that docs/reference/ops.md marks (acc) already hold a value: add to it instead of overwriting
+  // (gradient accumulation).
   TENON_KERNEL_ACCUMULATE = 2u
 };
 

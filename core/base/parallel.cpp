@@ -4,15 +4,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <system_error>
 
 namespace tenon {
 namespace {
 
-// A few microseconds at most: long enough for jobs that follow each other, short enough to leave the
-// core to others.
-constexpr int kSpins = 64;
+// Waking a thread takes 5 to 40 us: about as long is worth waiting for the next job, which in a step follows
+// sooner.
+constexpr std::chrono::microseconds kAwake{40};
 // Parts of one job; a run of more is cut into several jobs.
 constexpr int64_t kMaxParts = int64_t{1} << 31;
 
@@ -55,12 +56,13 @@ void run_in_order(int64_t parts, ThreadPool::Part fn, void* arg) {
 
 }  // namespace
 
-Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads) {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int64_t ranks) {
   if (threads < 1) {
     return Error{"A010", "a pool of " + std::to_string(threads) + " threads", "", "ask for 1 or more",
                  TENON_E_ARGUMENT};
   }
-  std::unique_ptr<ThreadPool> pool(new ThreadPool());
+  const bool crowded = threads * ranks > int64_t{std::thread::hardware_concurrency()};
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(crowded));
   pool->threads_.reserve(static_cast<size_t>(threads) - 1);
   const BlockedSignals blocked;  // inherited by the threads that start below
   try {
@@ -138,8 +140,21 @@ void ThreadPool::finish(uint32_t parts) {
   if (pending_.fetch_sub(parts, std::memory_order_acq_rel) == parts) pending_.notify_one();
 }
 
+template <class Done>
+bool ThreadPool::soon(Done done) const {
+  constexpr int kLooks = 32;  // between two looks at the clock
+  using Clock = std::chrono::steady_clock;
+  for (const Clock::time_point end = Clock::now() + kAwake; !crowded_ && Clock::now() < end;) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (done()) return true;
+      pause_cpu();
+    }
+  }
+  return done();
+}
+
 void ThreadPool::wait_until_done() const {
-  for (int i = 0; i < kSpins && pending_.load(std::memory_order_acquire) != 0; ++i) pause_cpu();
+  if (soon([this] { return pending_.load(std::memory_order_acquire) == 0; })) return;
   for (;;) {
     const uint32_t left = pending_.load(std::memory_order_acquire);
     if (left == 0) return;
@@ -155,10 +170,7 @@ void ThreadPool::wake_helpers(uint32_t parts) {
 }
 
 void ThreadPool::wait_for_new_job(uint32_t seen) const {
-  for (int i = 0; i < kSpins; ++i) {
-    if (epoch_.load(std::memory_order_acquire) != seen) return;
-    pause_cpu();
-  }
+  if (soon([this, seen] { return epoch_.load(std::memory_order_acquire) != seen; })) return;
   epoch_.wait(seen, std::memory_order_acquire);
 }
 

@@ -21,9 +21,10 @@ class ThreadPool {
   using Part = void (*)(void* arg, int64_t part);
 
   // `threads` counts the caller: 1 starts none. The new threads block every signal, so that the
-  // handlers of the embedding program run on threads of its own. Errors: E013 (no threads to be had),
-  // A010 (threads < 1).
-  static Result<std::unique_ptr<ThreadPool>> create(int threads);
+  // handlers of the embedding program run on threads of its own. `ranks`: how many have such a pool on this
+  // machine; where it has a core for each of their threads, threads that wait stay awake for a while. Errors:
+  // E013 (no threads to be had), A010 (threads < 1).
+  static Result<std::unique_ptr<ThreadPool>> create(int threads, int64_t ranks = 1);
   ~ThreadPool();  // no run() may be in progress
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -53,7 +54,10 @@ class ThreadPool {
   static ThreadPool* current();
 
  private:
-  ThreadPool() = default;
+  explicit ThreadPool(bool crowded) : crowded_(crowded) {}
+  // Whether `done` holds within the time for which a thread stays awake.
+  template <class Done>
+  bool soon(Done done) const;
   void serve();
   void run_job(int64_t first, uint32_t parts, Part fn, void* arg);
   uint32_t take_parts();
@@ -61,6 +65,8 @@ class ThreadPool {
   void wait_for_new_job(uint32_t seen) const;
   void finish(uint32_t parts);
   void wait_until_done() const;
+
+  const bool crowded_;  // no core to stay awake on
 
   // The job. Written by the caller before the ticket and read by helpers after it; atomic because a
   // helper that is late may look while the next job is being written (it then fails to take a part).

@@ -17,7 +17,16 @@ std::string product_name(const Instr& instr) {
                      all / static_cast<double>(instr.out[0].elements()));
 }
 
+bool is_head(const Instr& instr) { return instr.kind.starts_with("linear_cross_entropy"); }
+
+// Tokens, vocabulary and width.
+std::string head_name(const Instr& instr) {
+  const int64_t tokens = instr.in[2].elements(), vocabulary = instr.in[1].dims[0];
+  return fmt::format("{} {} x {} x {}", instr.kind, tokens, vocabulary, instr.in[1].elements() / vocabulary);
+}
+
 std::string name_of(const Instr& instr) {
+  if (is_head(instr)) return head_name(instr);
   if (instr.kind.starts_with("linear")) return product_name(instr);
   const bool reduces = instr.out.empty() || (instr.out[0].elements() == 1 && !instr.in.empty());
   const Operand& shown = reduces ? instr.in[0] : instr.out[0];
@@ -31,16 +40,18 @@ double bytes_moved(const Instr& instr) {
   for (size_t i = 0; i < instr.in.size(); ++i)
     bytes += static_cast<double>((gathers && i == 1 ? instr.out[0] : instr.in[i]).bytes());
   if (instr.kind == "update") bytes = static_cast<double>(instr.in[0].bytes());  // all else is in and out
-  const bool twice = instr.accumulate || instr.kind == "update";
-  for (const Operand& out : instr.out)
-    bytes += static_cast<double>((scatters ? instr.in[0] : out).bytes()) * (twice ? 2 : 1);
+  for (size_t k = 0; k < instr.out.size(); ++k) {
+    const bool twice = adds_into(instr, k) || instr.kind == "update";
+    bytes += static_cast<double>((scatters ? instr.in[0] : instr.out[k]).bytes()) * (twice ? 2 : 1);
+  }
   return bytes;
 }
 
 }  // namespace
 
 Work work_of(const Instr& instr) {
-  const auto& any = instr.out.empty() ? instr.in : instr.out;
+  const auto& any =
+      instr.out.empty() || is_head(instr) ? instr.in : instr.out;  // a head's loss is always f64
   const bool wide = !any.empty() && any[0].dtype == Dtype::f64;
   return {name_of(instr) + (instr.accumulate ? " +=" : ""), instr.flops * (wide ? 2 : 1), bytes_moved(instr)};
 }

@@ -55,6 +55,13 @@ class Fields {
       }
     }
   }
+  // May be left out.
+  void boolean(const char* key, bool& out) {
+    if (const Json* v = find(key, false)) {
+      if (!v->is_boolean()) return mismatch(key, "true or false", *v);
+      out = v->get<bool>();
+    }
+  }
   const Json* array(const char* key, bool required = true) {
     const Json* v = find(key, required);
     if (v != nullptr && !v->is_array()) {
@@ -422,6 +429,7 @@ Result<Recipe> read_recipe(const Json& document) {
   TENON_TRY(recipe.strategies, read_plugins(fields.array("strategies"), "/strategies"));
   if (const Json* v = fields.find("schedule", false)) fields.check(read_schedule(*v, recipe));
   TENON_TRY(recipe.kernels, read_plugin(fields.find("kernels"), "/kernels"));
+  fields.boolean("fusion", recipe.fusion);
   TENON_TRY(recipe.comm, read_plugin(fields.find("comm"), "/comm"));
   fields.check(read_rhythm(fields, recipe));
   TENON_CHECK(fields.finish());

@@ -82,6 +82,7 @@ struct Recipe {
   PluginUse schedule;         // of the pipeline; id empty: none named
   std::string schedule_rows;  // canonical JSON: rows written by hand, instead of a plugin; empty: none
   PluginUse kernels, comm;
+  bool fusion = true;  // neighbouring kernels may become one
   int64_t eval_every = 0, eval_batches = 0;
   int64_t save_every = 0, save_keep = 2;
   int64_t log_every = 10;

@@ -9,6 +9,7 @@
 #include "graph/ops.h"
 #include "graph/propagate.h"
 #include "plan/bucket_kernels.h"
+#include "plan/fuse.h"
 #include "plan/memory.h"
 #include "plan/stages.h"
 
@@ -194,6 +195,21 @@ LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options
   return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0};
 }
 
+// Where the recipe does not forbid it, and as far as the kernels plugin says that it can.
+void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& options) {
+  if (!recipe.fusion || !options.describe) return;
+  std::map<std::string, bool> known;
+  fuse(program, [&](const Instr& instr) {
+    const auto [it, fresh] = known.try_emplace(kernel_key(instr, 0));
+    if (fresh) {
+      const KernelDesc desc(instr, recipe.exact);
+      const auto needs = options.describe(desc.get());
+      it->second = needs.ok() && (needs->exact || !recipe.exact);
+    }
+    return it->second;
+  });
+}
+
 // What one kernel needs, asked once for equal ones.
 class Needs {
  public:
@@ -293,6 +309,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
   TENON_TRY(out.programs, emit(joint, mesh, kind, rows, params, emit_options, optimizer));
   for (Program& program : out.programs) {
+    fuse_kernels(program, recipe, options);
     TENON_CHECK(add_workspaces(program, recipe.exact, options));
     schedule_waits(program);
     plan_memory(program);

@@ -111,7 +111,21 @@ constexpr const char* kLoss = "loss";
 using Channels = std::map<std::tuple<int64_t, int64_t, std::string>, std::deque<Pieces>>;
 
 bool makes_loss(const Instr& instr) {
-  return instr.kind == "cross_entropy" || instr.kind == "cross_entropy_join" || instr.kind == "route_topk";
+  return instr.kind == "cross_entropy" || instr.kind == "cross_entropy_join" || instr.kind == "route_topk" ||
+         instr.kind.starts_with("linear_cross_entropy");
+}
+
+// Whether an output of an instruction that contributes is such a contribution.
+bool is_contribution(const Instr& instr, size_t output) {
+  const bool last = output + 1 == instr.out.size();
+  if (instr.kind == "route_topk") return last;  // the auxiliary loss
+  return instr.kind != "linear_cross_entropy_grad" || !last;
+}
+
+// The op that an output is a contribution of: microbatches may have it fused or not.
+std::string op_of(const Instr& instr, size_t output) {
+  if (!instr.kind.starts_with("linear_cross_entropy")) return instr.kind;
+  return output < 2 ? "cross_entropy" : "linear_wgrad";
 }
 
 class Completeness {
@@ -250,13 +264,14 @@ class Completeness {
 
   Status contribute(InstrId id) {
     const Instr& instr = program_.instrs[id];
-    for (const Operand& out : instr.out) {
-      if (instr.kind == "route_topk" && &out != &instr.out.back()) {  // the last is the auxiliary loss
+    for (size_t k = 0; k < instr.out.size(); ++k) {
+      const Operand& out = instr.out[k];
+      if (!is_contribution(instr, k)) {
         write(out, Content{});
         continue;
       }
       Content content;
-      if (instr.accumulate) {
+      if (adds_into(instr, k)) {
         content = content_of(out);
         if (content.tensor != out.name || !content.summed.empty()) {
           return refuse("V007", "adds into '" + out.name + "', where that gradient is not",
@@ -266,7 +281,7 @@ class Completeness {
       content.tensor = tensor_of(instr, out);
       const int nth = ops_[{instr.microbatch, content.tensor}]++;
       const std::string stage = instr.stage > 0 ? fmt::format(" of stage {}", instr.stage) : "";
-      ++content.from[{fmt::format("{} {}{}", instr.kind, nth, stage), instr.microbatch}];
+      ++content.from[{fmt::format("{} {}{}", op_of(instr, k), nth, stage), instr.microbatch}];
       write(out, std::move(content));
     }
     return {};

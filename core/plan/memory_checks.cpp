@@ -152,8 +152,8 @@ Status check_reads(const Program& program) {
       return Status(std::move(error));
     };
     for (const Operand& operand : instr.in) TENON_CHECK(check(operand, instr.kind == "add"));
-    if (instr.accumulate) {
-      for (const Operand& operand : instr.out) TENON_CHECK(check(operand, instr.phase == Phase::weight_grad));
+    for (size_t k = 0; k < instr.out.size(); ++k) {
+      if (adds_into(instr, k)) TENON_CHECK(check(instr.out[k], instr.phase == Phase::weight_grad));
     }
     if (instr.workspace.buffer != kNone) owners.write(instr.workspace, id);
     for (const Operand& operand : instr.out) owners.write(operand, id);

@@ -12,6 +12,11 @@ const char* name_of(Space space) {
   return kNames[static_cast<size_t>(space)];
 }
 
+bool adds_into(const Instr& instr, size_t output) {
+  constexpr size_t kWeight = 2;  // its other outputs are no sums
+  return instr.accumulate && (instr.kind != "linear_cross_entropy_grad" || output == kWeight);
+}
+
 namespace {
 
 // How many members, one behind the other, have one part at this depth.

@@ -70,6 +70,9 @@ struct Instr {
   std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
 };
 
+// Whether the instruction adds to what an output holds, instead of overwriting it.
+bool adds_into(const Instr& instr, size_t output);
+
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {
   std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"

@@ -126,7 +126,7 @@ Result<std::unique_ptr<Session>> Session::open(const Recipe& recipe, const Plugi
 Session::~Session() = default;
 
 Status Session::open_all() {
-  TENON_TRY(pool_, ThreadPool::create(std::max(options_.threads, 1)));
+  TENON_TRY(pool_, ThreadPool::create(std::max(options_.threads, 1), options_.id.world));
   const ThreadPool::Use use(*pool_);
   TENON_TRY(const Mesh mesh, resolve_mesh(recipe_.mesh, options_.id.world));
   TENON_TRY(feeder_, Feeder::open(plugins_.data, options_.root, recipe_.context));

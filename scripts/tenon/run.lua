@@ -63,6 +63,7 @@ local fields = {
   strategies = s.optional(s.list(plugin.of("parallel"), "strategies")),
   schedule = s.optional(schedule),
   kernels = s.optional(plugin.of("kernels")),
+  fusion = s.optional(s.boolean),
   comm = s.optional(plugin.of("comm")),
   eval = s.optional(part("eval", { every = s.required(every), batches = s.default(positive, 8) })),
   save = s.optional(part("save", { every = s.required(every), keep = s.default(positive, 2) })),

@@ -11,10 +11,18 @@ namespace tenon::test {
 namespace {
 
 const std::set<std::string> kAccumulating = {
-    "embedding_wgrad", "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",
-    "bias_wgrad",      "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
-const std::set<std::string> kInplace = {
-    "bias_add", "rope", "gelu_dgrad", "dropout", "cross_entropy_dgrad", "add", "cross_entropy_shard_dgrad"};
+    "linear_dgrad",         "layernorm_dgrad",       "rmsnorm_dgrad",  "embedding_wgrad",
+    "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",   "bias_wgrad",
+    "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
+const std::set<std::string> kInplace = {"bias_add",
+                                        "rope",
+                                        "gelu_dgrad",
+                                        "dropout",
+                                        "cross_entropy_dgrad",
+                                        "add",
+                                        "add_layernorm",
+                                        "add_rmsnorm",
+                                        "cross_entropy_shard_dgrad"};
 
 }  // namespace
 
@@ -91,6 +99,14 @@ Op CaseMaker::rmsnorm() {
           {number("eps", 1e-2)}};
 }
 
+Op CaseMaker::add_norm(const Op& norm) {
+  Op op = norm;
+  op.kind = "add_" + norm.kind;
+  op.in.insert(op.in.begin() + 1, random(norm.in[0].dims()));
+  op.out.insert(op.out.begin(), real(norm.in[0].dims()));
+  return op;
+}
+
 Op CaseMaker::linear() {
   return {"linear",
           {random({n_.b, n_.s, n_.h}), random({n_.g, n_.r, n_.d, n_.h})},
@@ -160,6 +176,21 @@ Op CaseMaker::cross_entropy(double padding) {
           {random({n_.b, n_.s, n_.v}, 3), targets(padding)},
           {Tensor(TENON_F64, {}), Tensor(TENON_I64, {}), real({n_.b, n_.s})},
           {}};
+}
+
+Op CaseMaker::linear_cross_entropy(double padding) {
+  const double scale = 3 / std::sqrt(static_cast<double>(n_.g * n_.h));
+  return {"linear_cross_entropy",
+          {random({n_.b, n_.s, n_.g, n_.h}), random({n_.v, n_.g, n_.h}, scale), targets(padding)},
+          {Tensor(TENON_F64, {}), Tensor(TENON_I64, {})},
+          {}};
+}
+
+Op CaseMaker::linear_cross_entropy_grad(const Op& forward) const {
+  Op op = forward;
+  op.kind = "linear_cross_entropy_grad";
+  for (size_t i : {1, 0}) op.out.push_back(real(forward.in[i].dims()));
+  return op;
 }
 
 // Half of the choices find a slot if they are spread evenly.
@@ -345,6 +376,20 @@ void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
   }
 }
 
+void CaseMaker::add_fused(std::vector<Case>& cases) {
+  for (const Op& norm : {layernorm(), rmsnorm()}) add_plain(cases, "add_" + norm.kind, add_norm(norm));
+  for (double padding : {0.0, 0.4, 1.0}) {
+    const Op head = linear_cross_entropy(padding);
+    Op grad = linear_cross_entropy_grad(head);
+    const std::string with = " with padding " + std::to_string(padding);
+    add_plain(cases, head.kind + with, head);
+    add_plain(cases, grad.kind + with, grad);
+    grad.flags = TENON_KERNEL_ACCUMULATE;
+    grad.out[2] = random(grad.out[2].dims());
+    add_plain(cases, grad.kind + with + ", accumulating", grad);
+  }
+}
+
 void CaseMaker::add_sums(std::vector<Case>& cases) {
   cases.push_back({"sqnorm", {"sqnorm", {random({n_.b, n_.s, n_.h})}, {Tensor(TENON_F64, {})}, {}}});
   cases.push_back({"sqnorm of a scalar", {"sqnorm", {random({})}, {Tensor(TENON_F64, {})}, {}}});
@@ -439,6 +484,7 @@ std::vector<Case> CaseMaker::all() {
   }
   add_experts(cases);
   add_shards(cases);
+  add_fused(cases);
   add_shape_ops(cases);
   add_sums(cases);
   return cases;

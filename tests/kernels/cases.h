@@ -43,8 +43,9 @@ class CaseMaker {
   Op embedding();
   Op layernorm();
   Op rmsnorm();
-  Op linear();             // x[b s h] w[g r d h]
-  Op linear_structured();  // x[b s g d] w[h g d]
+  Op add_norm(const Op& norm);  // of layernorm() or rmsnorm(): with a sum in front
+  Op linear();                  // x[b s h] w[g r d h]
+  Op linear_structured();       // x[b s g d] w[h g d]
   Op bias_add();
   Op rope(bool inverse);
   enum class Positions { causal, offset, shuffled, blind };
@@ -53,6 +54,8 @@ class CaseMaker {
   Op swiglu();
   Op dropout(double p);
   Op cross_entropy(double padding);
+  Op linear_cross_entropy(double padding);  // x[b s g h] w[v g h]
+  Op linear_cross_entropy_grad(const Op& forward) const;
   // Experts: v of them, at most 7. Tied: many logits are equal. One group per half sequence where that goes.
   enum class Logits { distinct, tied };
   Op route_topk(Logits logits, bool renormalise, double aux);
@@ -71,6 +74,7 @@ class CaseMaker {
   void add_forward(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_plain(std::vector<Case>& cases, const std::string& name, const Op& op);
   void add_shape_ops(std::vector<Case>& cases);
+  void add_fused(std::vector<Case>& cases);
   void add_sums(std::vector<Case>& cases);
   void add_shards(std::vector<Case>& cases);
   void add_experts(std::vector<Case>& cases);

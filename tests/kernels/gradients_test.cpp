@@ -92,6 +92,18 @@ TEST_P(Gradients, of_cross_entropy_match_differences) {
   for (double padding : {0.0, 0.5, 1.0}) check(kernels, make, make.cross_entropy(padding), {0});
 }
 
+TEST_P(Gradients, of_linear_cross_entropy_match_differences) {
+  Tensor one(TENON_F64, {});
+  one.set(0, 1);
+  for (double padding : {0.0, 0.5, 1.0}) {
+    const Op head = make.linear_cross_entropy(padding);
+    const Result done = kernels.run(make.linear_cross_entropy_grad(head));
+    ASSERT_EQ(done.code, TENON_OK) << done.message;
+    expect_gradient(kernels, head, 1, one, done.out[2]);
+    expect_gradient(kernels, head, 0, one, done.out[3]);
+  }
+}
+
 // Away from ties: a difference across one would be that of another choice.
 TEST_P(Gradients, of_route_topk_match_differences) {
   for (bool renormalise : {false, true}) {

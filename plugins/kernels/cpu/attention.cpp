@@ -22,12 +22,15 @@ struct Sizes {
 // Heads that are worked on at once, each with scratch of its own.
 constexpr int64_t kWorkers = 32;
 
-// Runs body(head, scratch) for all heads.
+// Runs body(head, scratch) for all heads. `products`: queries by keys, half of which are seen.
 template <class T, class Body>
-void each_head(const Call& call, int64_t heads, int64_t scratch, Body&& body) {
-  call.take(heads, kWorkers, [&](int64_t worker, int64_t head) {
+void each_head(const Call& call, int64_t heads, int64_t scratch, int products, Body&& body) {
+  const Sizes n(call.problem);
+  const double seen = static_cast<double>(n.heads() * n.queries) * static_cast<double>(n.keys) / 2;
+  const auto run = [&](int64_t worker, int64_t head) {
     body(head, call.workspace<T>() + worker * round_up(scratch, kMaxLanes));
-  });
+  };
+  call.take(heads, kWorkers, run, seen * static_cast<double>(n.width) * products);
 }
 
 int64_t scratch_bytes(const Problem& problem, int64_t heads, int64_t scratch) {
@@ -37,7 +40,7 @@ int64_t scratch_bytes(const Problem& problem, int64_t heads, int64_t scratch) {
 template <class T>
 void attention(const Call& call) {
   const Sizes n(call.problem);
-  each_head<T>(call, n.heads(), attention_scratch(n.keys, n.width), [&](int64_t head, T* scratch) {
+  each_head<T>(call, n.heads(), attention_scratch(n.keys, n.width), 2, [&](int64_t head, T* scratch) {
     const int64_t group = head / n.reps, b = group / n.groups, g = group % n.groups, r = head % n.reps;
     const int64_t q_stride = n.groups * n.reps * n.width, k_stride = n.groups * n.width;
     const int64_t q = b * n.queries * q_stride + (g * n.reps + r) * n.width;
@@ -67,32 +70,34 @@ void attention(const Call& call) {
 template <class T>
 void attention_dgrad(const Call& call) {
   const Sizes n(call.problem);
-  each_head<T>(call, n.key_heads(), attention_dgrad_scratch(n.keys, n.width), [&](int64_t group, T* scratch) {
-    const int64_t b = group / n.groups, g = group % n.groups;
-    const int64_t q_stride = n.groups * n.reps * n.width, k_stride = n.groups * n.width;
-    const int64_t q = b * n.queries * q_stride + g * n.reps * n.width;
-    const int64_t k = b * n.keys * k_stride + g * n.width;
-    // The slots `o` and `lse` are only read here.
-    call.loops<T>().attention_dgrad({.queries = n.queries,
-                                     .keys = n.keys,
-                                     .reps = n.reps,
-                                     .width = n.width,
-                                     .q_stride = q_stride,
-                                     .k_stride = k_stride,
-                                     .scale = static_cast<T>(call.problem.number("scale")),
-                                     .qpos = call.in<int32_t>(6) + b * n.queries,
-                                     .kpos = call.in<int32_t>(7) + b * n.keys,
-                                     .q = call.in<T>(1) + q,
-                                     .k = call.in<T>(2) + k,
-                                     .v = call.in<T>(3) + k,
-                                     .o = static_cast<T*>(call.pointers[4]) + q,
-                                     .lse = static_cast<T*>(call.pointers[5]) + group * n.reps * n.queries,
-                                     .dout = call.in<T>(0) + q,
-                                     .dq = call.out<T>(0) + q,
-                                     .dk = call.out<T>(1) + k,
-                                     .dv = call.out<T>(2) + k,
-                                     .scratch = scratch});
-  });
+  each_head<T>(call, n.key_heads(), attention_dgrad_scratch(n.keys, n.width), 5,
+               [&](int64_t group, T* scratch) {
+                 const int64_t b = group / n.groups, g = group % n.groups;
+                 const int64_t q_stride = n.groups * n.reps * n.width, k_stride = n.groups * n.width;
+                 const int64_t q = b * n.queries * q_stride + g * n.reps * n.width;
+                 const int64_t k = b * n.keys * k_stride + g * n.width;
+                 // The slots `o` and `lse` are only read here.
+                 call.loops<T>().attention_dgrad(
+                     {.queries = n.queries,
+                      .keys = n.keys,
+                      .reps = n.reps,
+                      .width = n.width,
+                      .q_stride = q_stride,
+                      .k_stride = k_stride,
+                      .scale = static_cast<T>(call.problem.number("scale")),
+                      .qpos = call.in<int32_t>(6) + b * n.queries,
+                      .kpos = call.in<int32_t>(7) + b * n.keys,
+                      .q = call.in<T>(1) + q,
+                      .k = call.in<T>(2) + k,
+                      .v = call.in<T>(3) + k,
+                      .o = static_cast<T*>(call.pointers[4]) + q,
+                      .lse = static_cast<T*>(call.pointers[5]) + group * n.reps * n.queries,
+                      .dout = call.in<T>(0) + q,
+                      .dq = call.out<T>(0) + q,
+                      .dk = call.out<T>(1) + k,
+                      .dv = call.out<T>(2) + k,
+                      .scratch = scratch});
+               });
 }
 
 // A table of sines and cosines.

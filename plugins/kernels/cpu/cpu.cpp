@@ -22,9 +22,9 @@ struct Backend {
   using Device = cpu::Device;
   using Call = cpu::Call;
   static constexpr auto ops() {
-    return std::array{cpu::embedding_ops,      cpu::norm_ops, cpu::linear_ops, cpu::attention_ops,
-                      cpu::elementwise_ops,    cpu::loss_ops, cpu::shape_ops,  cpu::routing_ops,
-                      cpu::grouped_linear_ops, cpu::shard_ops};
+    return std::array{cpu::embedding_ops,   cpu::norm_ops,           cpu::linear_ops, cpu::attention_ops,
+                      cpu::elementwise_ops, cpu::loss_ops,           cpu::head_ops,   cpu::shape_ops,
+                      cpu::routing_ops,     cpu::grouped_linear_ops, cpu::shard_ops};
   }
 };
 

@@ -12,25 +12,31 @@ struct Sizes {
       : rows(p.size("b") * p.size("s")), outs(p.size("o..")), ins(p.size("k..")) {}
 };
 
+template <class T>
+void multiply(const Call& call, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed) {
+  product<T>(call, {m, n, k, call.in<T>(0), a_transposed, call.in<T>(1), b_transposed, call.out<T>(0),
+                    call.problem.accumulate(), call.workspace<T>()});
+}
+
 // y[M,N] = x[M,K] w[N,K]^T
 template <class T>
 void linear(const Call& call) {
   const Sizes n(call.problem);
-  product<T>(call, {n.rows, n.outs, n.ins, call.in<T>(0), false, call.in<T>(1), true, call.out<T>(0)});
+  multiply<T>(call, n.rows, n.outs, n.ins, false, true);
 }
 
-// dx[M,K] = dy[M,N] w[N,K]
+// dx[M,K] (+)= dy[M,N] w[N,K]
 template <class T>
 void linear_dgrad(const Call& call) {
   const Sizes n(call.problem);
-  product<T>(call, {n.rows, n.ins, n.outs, call.in<T>(0), false, call.in<T>(1), false, call.out<T>(0)});
+  multiply<T>(call, n.rows, n.ins, n.outs, false, false);
 }
 
 // dw[N,K] (+)= dy[M,N]^T x[M,K]
 template <class T>
 void linear_wgrad(const Call& call) {
   const Sizes n(call.problem);
-  product<T>(call, {n.outs, n.ins, n.rows, call.in<T>(0), true, call.in<T>(1), false, call.out<T>(0)});
+  multiply<T>(call, n.outs, n.ins, n.rows, true, false);
 }
 
 template <class T>

@@ -51,19 +51,20 @@ struct ProductArgs {
   bool add;
 };
 
-// Rows are `width` elements apart. y may be x where the op can run in place.
+// Rows are `width` elements apart; with `add` results are added to what is there. y may be x where the op can
+// run in place.
 template <class T>
 struct Loops {
   void (*layernorm)(const T* x, const T* w, const T* b, T* y, T* mean, T* rstd, int64_t rows, int64_t width,
                     double eps);
   void (*layernorm_dgrad)(const T* dy, const T* x, const T* w, const T* mean, const T* rstd, T* dx,
-                          int64_t rows, int64_t width);
+                          int64_t rows, int64_t width, bool add);
   // dw and db [width] are overwritten with the sum over these rows.
   void (*layernorm_wgrad)(const T* dy, const T* x, const T* mean, const T* rstd, T* dw, T* db, int64_t rows,
                           int64_t width);
   void (*rmsnorm)(const T* x, const T* w, T* y, T* rstd, int64_t rows, int64_t width, double eps);
   void (*rmsnorm_dgrad)(const T* dy, const T* x, const T* w, const T* rstd, T* dx, int64_t rows,
-                        int64_t width);
+                        int64_t width, bool add);
   void (*rmsnorm_wgrad)(const T* dy, const T* x, const T* rstd, T* dw, int64_t rows, int64_t width);
   void (*bias_add)(const T* x, const T* bias, T* y, int64_t rows, int64_t width);
   void (*sum_rows)(const T* x, T* sum, int64_t rows, int64_t width);

@@ -17,13 +17,45 @@ void layernorm(const Call& call) {
   });
 }
 
+// norm(row) of each row of z = x + y, which is then in the first cache.
+template <class T, class Norm>
+void add_rows(const Call& call, Norm&& norm) {
+  const int64_t width = call.size("h");
+  call.rows(tokens(call.problem), width, [&](int64_t begin, int64_t n) {
+    for (int64_t row = begin; row < begin + n; ++row) {
+      const int64_t at = row * width;
+      call.loops<T>().add(call.in<T>(0) + at, call.in<T>(1) + at, call.out<T>(0) + at, width);
+      norm(row, call.out<T>(0) + at, call.out<T>(1) + at);
+    }
+  });
+}
+
+template <class T>
+void add_layernorm(const Call& call) {
+  const int64_t width = call.size("h");
+  const double eps = call.problem.number("eps");
+  add_rows<T>(call, [&](int64_t row, const T* z, T* n) {
+    call.loops<T>().layernorm(z, call.in<T>(2), call.in<T>(3), n, call.out<T>(2) + row, call.out<T>(3) + row,
+                              1, width, eps);
+  });
+}
+
+template <class T>
+void add_rmsnorm(const Call& call) {
+  const int64_t width = call.size("h");
+  const double eps = call.problem.number("eps");
+  add_rows<T>(call, [&](int64_t row, const T* z, T* n) {
+    call.loops<T>().rmsnorm(z, call.in<T>(2), n, call.out<T>(2) + row, 1, width, eps);
+  });
+}
+
 template <class T>
 void layernorm_dgrad(const Call& call) {
   const int64_t width = call.size("h");
   call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
     call.loops<T>().layernorm_dgrad(call.in<T>(0) + row * width, call.in<T>(1) + row * width, call.in<T>(2),
                                     call.in<T>(3) + row, call.in<T>(4) + row, call.out<T>(0) + row * width, n,
-                                    width);
+                                    width, call.problem.accumulate());
   });
 }
 
@@ -56,7 +88,8 @@ void rmsnorm_dgrad(const Call& call) {
   const int64_t width = call.size("h");
   call.rows(tokens(call.problem), width, [&](int64_t row, int64_t n) {
     call.loops<T>().rmsnorm_dgrad(call.in<T>(0) + row * width, call.in<T>(1) + row * width, call.in<T>(2),
-                                  call.in<T>(3) + row, call.out<T>(0) + row * width, n, width);
+                                  call.in<T>(3) + row, call.out<T>(0) + row * width, n, width,
+                                  call.problem.accumulate());
   });
 }
 
@@ -74,10 +107,12 @@ void rmsnorm_wgrad(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"layernorm", layernorm<float>, layernorm<double>},
+    {"add_layernorm", add_layernorm<float>, add_layernorm<double>},
     {"layernorm_dgrad", layernorm_dgrad<float>, layernorm_dgrad<double>},
     {"layernorm_wgrad", layernorm_wgrad<float>, layernorm_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, tokens(p), p.size("h"), 2); }},
     {"rmsnorm", rmsnorm<float>, rmsnorm<double>},
+    {"add_rmsnorm", add_rmsnorm<float>, add_rmsnorm<double>},
     {"rmsnorm_dgrad", rmsnorm_dgrad<float>, rmsnorm_dgrad<double>},
     {"rmsnorm_wgrad", rmsnorm_wgrad<float>, rmsnorm_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, tokens(p), p.size("h"), 1); }},

@@ -32,10 +32,11 @@ struct Call : CpuCall<Device> {
   }
   // body(worker, item) for each item; must not throw. At most `workers` run at once, each with a number of
   // its own: that of its scratch. Each begins with its own run of items, so that neighbours stay in one
-  // core's cache from op to op, and then helps the others.
+  // core's cache from op to op, and then helps the others. `work`: multiply-adds beside passing over the
+  // operands.
   template <class Body>
-  void take(int64_t items, int64_t workers, Body&& body) const {
-    workers = small() ? 1 : std::min({items, workers, threads(), kMaxWorkers});
+  void take(int64_t items, int64_t workers, Body&& body, double work = 0) const {
+    workers = small(work) ? 1 : std::min({items, workers, threads(), kMaxWorkers});
     if (workers <= 1) {
       for (int64_t item = 0; item < items; ++item) body(int64_t{0}, item);
       return;
@@ -80,12 +81,12 @@ struct Call : CpuCall<Device> {
 
  private:
   int64_t threads() const { return device.pool == nullptr ? 1 : device.pool->num_threads(device.pool); }
-  // Waking another thread would take longer than the op.
-  bool small() const {
-    constexpr int64_t kSmall = 65536;
-    int64_t elements = 0;
+  // Handing out parts, to a thread that is awake, would take about as long as the op.
+  bool small(double work) const {
+    constexpr double kSmall = 32768, kWorkPerElement = 8;
+    double elements = work / kWorkPerElement;
     for (const auto* operands : {&problem.inputs(), &problem.outputs()}) {
-      for (const Shape& operand : *operands) elements += operand.elements();
+      for (const Shape& operand : *operands) elements += static_cast<double>(operand.elements());
     }
     return elements < kSmall;
   }
@@ -103,6 +104,7 @@ std::span<const Entry> grouped_linear_ops();
 std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> loss_ops();
+std::span<const Entry> head_ops();
 std::span<const Entry> shape_ops();
 std::span<const Entry> shard_ops();
 

@@ -16,7 +16,17 @@ struct Product {
   const T* b;
   bool b_transposed;
   T* c;
+  bool add;
+  T* scratch;  // product_bytes()
 };
+
+// Terms of a sum of k that are added to each other before they are added to those before them: so whoever
+// makes the blocks one by one gets the bits of the whole.
+inline int64_t sum_block(int64_t k) {
+  constexpr int64_t kMost = 512;
+  const int64_t blocks = std::max<int64_t>(1, (k + kMost - 1) / kMost);
+  return std::max<int64_t>(1, (k + blocks - 1) / blocks);
+}
 
 // How a product is cut: by its sizes, and by what has to be packed.
 struct Cut {
@@ -29,7 +39,7 @@ struct Cut {
 
   Cut(int64_t total_m, int64_t total_n, int64_t k, bool a_transposed, bool b_transposed)
       : pack_a(a_transposed), pack_b(b_transposed || total_n % kMaxLanes != 0) {
-    constexpr int64_t kDepth = 512, kLong = 1024, kShort = 128, kEnough = 8, kSlab = int64_t{1} << 22;
+    constexpr int64_t kLong = 1024, kShort = 128, kEnough = 8, kSlab = int64_t{1} << 22;
     // What is packed is used along the whole other side.
     m = std::clamp<int64_t>(total_m, 1, pack_a ? kShort : kLong);
     n = std::clamp<int64_t>(round_up(total_n, kMaxCols), kMaxCols, pack_a ? 768 : 192);
@@ -37,8 +47,8 @@ struct Cut {
     }
     rows = count(total_m, m);
     cols = count(total_n, n);
-    const int64_t blocks = std::max<int64_t>(1, count(k, kDepth));
-    depth = count(k, blocks);
+    depth = sum_block(k);
+    const int64_t blocks = std::max<int64_t>(1, count(k, depth));
     slab = std::clamp<int64_t>(kSlab / std::max<int64_t>(1, (total_m + total_n) * depth), 1, blocks) * depth;
   }
   int64_t tiles() const { return rows * cols; }
@@ -79,10 +89,12 @@ class Multiply {
   void run() const {
     for (int64_t begin = 0; begin < p_.k; begin += cut_.slab) {
       const int64_t end = std::min(p_.k, begin + cut_.slab);
-      call_.take(cut_.tiles(), kProductWorkers, [&](int64_t worker, int64_t tile) {
+      const auto tiles = [&](int64_t worker, int64_t tile) {
         for (int64_t k = begin; k < end; k += cut_.depth)
           block(worker, tile, k, std::min(cut_.depth, end - k));
-      });
+      };
+      const double work = static_cast<double>(p_.m * p_.n) * static_cast<double>(end - begin);
+      call_.take(cut_.tiles(), kProductWorkers, tiles, work);
     }
   }
 
@@ -91,7 +103,7 @@ class Multiply {
     const int64_t i = tile / cut_.cols * cut_.m, j = tile % cut_.cols * cut_.n;
     const int64_t m = std::min(cut_.m, p_.m - i), n = std::min(cut_.n, p_.n - j);
     const Loops<T>& loops = call_.loops<T>();
-    T* scratch = call_.workspace<T>() + worker * (cut_.packed_a() + cut_.packed_b());
+    T* scratch = p_.scratch + worker * (cut_.packed_a() + cut_.packed_b());
     const T* a = p_.a + (p_.a_transposed ? k * p_.m + i : i * p_.k + k);
     const T* b = p_.b + (p_.b_transposed ? j * p_.k + k : k * p_.n + j);
     if (cut_.pack_a) {
@@ -112,7 +124,7 @@ class Multiply {
                    .ldb = cut_.pack_b ? 0 : p_.n,
                    .c = p_.c + i * p_.n + j,
                    .ldc = p_.n,
-                   .add = k > 0 || call_.problem.accumulate()});
+                   .add = k > 0 || p_.add});
   }
 
   const Call& call_;
@@ -125,7 +137,7 @@ void product(const Call& call, const Product<T>& p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k > 0) {
     Multiply<T>(call, p).run();
-  } else if (!call.problem.accumulate()) {
+  } else if (!p.add) {
     std::fill_n(p.c, p.m * p.n, T{0});
   }
 }

@@ -38,7 +38,7 @@ struct Rows {
   }
 
   static void layernorm_dgrad(const T* dy, const T* x, const T* w, const T* mean, const T* rstd, T* dx,
-                              int64_t rows, int64_t width) {
+                              int64_t rows, int64_t width, bool add) {
     const T inverse = static_cast<T>(1.0 / static_cast<double>(width));
     for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
       const T m = mean[row], r = rstd[row];
@@ -48,8 +48,9 @@ struct Rows {
       const T sum_gx = reduce<T>(
                            width, [m, r](V g, V k, V a) { return g * k * ((a - m) * r); }, dy, w, x) *
                        inverse;
-      map<T>(
-          width, dx, [=](V g, V k, V a) { return (g * k - sum_g - (a - m) * r * sum_gx) * r; }, dy, w, x);
+      put(
+          width, dx, add, [=](V g, V k, V a) { return (g * k - sum_g - (a - m) * r * sum_gx) * r; }, dy, w,
+          x);
     }
   }
 
@@ -79,15 +80,15 @@ struct Rows {
   }
 
   static void rmsnorm_dgrad(const T* dy, const T* x, const T* w, const T* rstd, T* dx, int64_t rows,
-                            int64_t width) {
+                            int64_t width, bool add) {
     const T inverse = static_cast<T>(1.0 / static_cast<double>(width));
     for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
       const T r = rstd[row];
       const T sum = reduce<T>(
                         width, [r](V g, V k, V a) { return g * k * (a * r); }, dy, w, x) *
                     inverse;
-      map<T>(
-          width, dx, [r, sum](V g, V k, V a) { return (g * k - a * r * sum) * r; }, dy, w, x);
+      put(
+          width, dx, add, [r, sum](V g, V k, V a) { return (g * k - a * r * sum) * r; }, dy, w, x);
     }
   }
 
@@ -260,6 +261,17 @@ struct Rows {
 
  private:
   static constexpr double kGeluScale = 0.79788456080286535588, kGeluCubic = 0.044715;
+
+  // y (+)= f(x...)
+  template <class F, class... X>
+  static TENON_INLINE void put(int64_t n, T* y, bool add, F&& f, const X*... x) {
+    if (add) {
+      map<T>(
+          n, y, [&](V before, auto... v) { return before + f(v...); }, y, x...);
+    } else {
+      map<T>(n, y, f, x...);
+    }
+  }
 
   static void clear(T* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) x[i] = 0;

@@ -19,7 +19,7 @@ void linear(const Call& call) {
   }
 }
 
-// dx[M,K] = dy[M,N] w[N,K]
+// dx[M,K] (+)= dy[M,N] w[N,K]
 template <class T>
 void linear_dgrad(const Call& call) {
   const int64_t rows = call.size("b") * call.size("s"), outs = call.size("o.."), ins = call.size("k..");
@@ -29,12 +29,12 @@ void linear_dgrad(const Call& call) {
     for (int64_t k = 0; k < ins; ++k) {
       double sum = 0;
       for (int64_t n = 0; n < outs; ++n) sum += static_cast<double>(dy[m * outs + n]) * w[n * ins + k];
-      dx[m * ins + k] = static_cast<T>(sum);
+      call.put(dx[m * ins + k], sum);
     }
   }
 }
 
-// dw[N,K] = dy[M,N]^T x[M,K]
+// dw[N,K] (+)= dy[M,N]^T x[M,K]
 template <class T>
 void linear_wgrad(const Call& call) {
   const int64_t rows = call.size("b") * call.size("s"), outs = call.size("o.."), ins = call.size("k..");

@@ -6,11 +6,22 @@
 namespace tenon::kernels::reference {
 namespace {
 
+// x + y of the fused kinds.
 template <class T>
-void layernorm(const Call& call) {
+const T* sum(const Call& call) {
+  const int64_t n = call.problem.inputs()[0].elements();
+  const T *x = call.in<T>(0), *y = call.in<T>(1);
+  T* z = call.out<T>(0);
+  for (int64_t i = 0; i < n; ++i) z[i] = static_cast<T>(static_cast<double>(x[i]) + y[i]);
+  return z;
+}
+
+// The inputs behind x start at `in`, the outputs at `out`.
+template <class T>
+void layernorm_of(const Call& call, const T* x, size_t in, size_t out) {
   const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
-  const T *x = call.in<T>(0), *w = call.in<T>(1), *b = call.in<T>(2);
-  T *y = call.out<T>(0), *mean_out = call.out<T>(1), *rstd_out = call.out<T>(2);
+  const T *w = call.in<T>(in), *b = call.in<T>(in + 1);
+  T *y = call.out<T>(out), *mean_out = call.out<T>(out + 1), *rstd_out = call.out<T>(out + 2);
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     double mean = 0, variance = 0;
     for (int64_t i = 0; i < width; ++i) mean += x[i];
@@ -22,6 +33,16 @@ void layernorm(const Call& call) {
     mean_out[row] = static_cast<T>(mean);
     rstd_out[row] = static_cast<T>(rstd);
   }
+}
+
+template <class T>
+void layernorm(const Call& call) {
+  layernorm_of(call, call.in<T>(0), 1, 0);
+}
+
+template <class T>
+void add_layernorm(const Call& call) {
+  layernorm_of(call, sum<T>(call), 2, 1);
 }
 
 // dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) with g = dy * w
@@ -43,7 +64,7 @@ void layernorm_dgrad(const Call& call) {
     sum_gx /= static_cast<double>(width);
     for (int64_t i = 0; i < width; ++i) {
       const double g = static_cast<double>(dy[i]) * w[i];
-      dx[i] = static_cast<T>(r * (g - sum_g - (x[i] - m) * r * sum_gx));
+      call.put(dx[i], r * (g - sum_g - (x[i] - m) * r * sum_gx));
     }
   }
 }
@@ -66,10 +87,10 @@ void layernorm_wgrad(const Call& call) {
 }
 
 template <class T>
-void rmsnorm(const Call& call) {
+void rmsnorm_of(const Call& call, const T* x, size_t in, size_t out) {
   const int64_t rows = call.size("b") * call.size("s"), width = call.size("h");
-  const T *x = call.in<T>(0), *w = call.in<T>(1);
-  T *y = call.out<T>(0), *rstd_out = call.out<T>(1);
+  const T* w = call.in<T>(in);
+  T *y = call.out<T>(out), *rstd_out = call.out<T>(out + 1);
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     double squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -77,6 +98,16 @@ void rmsnorm(const Call& call) {
     for (int64_t i = 0; i < width; ++i) y[i] = static_cast<T>(x[i] * rstd * w[i]);
     rstd_out[row] = static_cast<T>(rstd);
   }
+}
+
+template <class T>
+void rmsnorm(const Call& call) {
+  rmsnorm_of(call, call.in<T>(0), 1, 0);
+}
+
+template <class T>
+void add_rmsnorm(const Call& call) {
+  rmsnorm_of(call, sum<T>(call), 2, 1);
 }
 
 // dx = rstd * (g - xhat * mean(g * xhat)) with g = dy * w, xhat = x * rstd
@@ -91,7 +122,7 @@ void rmsnorm_dgrad(const Call& call) {
     for (int64_t i = 0; i < width; ++i) sum += static_cast<double>(dy[i]) * w[i] * x[i] * r;
     sum /= static_cast<double>(width);
     for (int64_t i = 0; i < width; ++i) {
-      dx[i] = static_cast<T>(r * (static_cast<double>(dy[i]) * w[i] - x[i] * r * sum));
+      call.put(dx[i], r * (static_cast<double>(dy[i]) * w[i] - x[i] * r * sum));
     }
   }
 }
@@ -112,9 +143,11 @@ void rmsnorm_wgrad(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"layernorm", layernorm<float>, layernorm<double>},
+    {"add_layernorm", add_layernorm<float>, add_layernorm<double>},
     {"layernorm_dgrad", layernorm_dgrad<float>, layernorm_dgrad<double>},
     {"layernorm_wgrad", layernorm_wgrad<float>, layernorm_wgrad<double>},
     {"rmsnorm", rmsnorm<float>, rmsnorm<double>},
+    {"add_rmsnorm", add_rmsnorm<float>, add_rmsnorm<double>},
     {"rmsnorm_dgrad", rmsnorm_dgrad<float>, rmsnorm_dgrad<double>},
     {"rmsnorm_wgrad", rmsnorm_wgrad<float>, rmsnorm_wgrad<double>},
 };

@@ -30,6 +30,7 @@ std::span<const Entry> attention_ops();
 std::span<const Entry> elementwise_ops();
 std::span<const Entry> dropout_ops();
 std::span<const Entry> loss_ops();
+std::span<const Entry> head_ops();
 std::span<const Entry> shape_ops();
 std::span<const Entry> shard_ops();
 

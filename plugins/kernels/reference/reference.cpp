@@ -13,10 +13,10 @@ struct Backend {
   using Device = reference::Device;
   using Call = reference::Call;
   static constexpr auto ops() {
-    return std::array{reference::embedding_ops,      reference::norm_ops,        reference::linear_ops,
-                      reference::attention_ops,      reference::elementwise_ops, reference::dropout_ops,
-                      reference::loss_ops,           reference::shape_ops,       reference::routing_ops,
-                      reference::grouped_linear_ops, reference::shard_ops};
+    return std::array{reference::embedding_ops, reference::norm_ops,           reference::linear_ops,
+                      reference::attention_ops, reference::elementwise_ops,    reference::dropout_ops,
+                      reference::loss_ops,      reference::head_ops,           reference::shape_ops,
+                      reference::routing_ops,   reference::grouped_linear_ops, reference::shard_ops};
   }
 };
 

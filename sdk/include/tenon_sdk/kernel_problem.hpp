@@ -29,21 +29,24 @@ struct Signature {
   const char* inputs;
   const char* outputs;
   const char* attrs;  // "eps float, key int"
-  bool accumulate;    // may run with TENON_KERNEL_ACCUMULATE
-  bool inplace;       // output 0 may share the memory of input 0
+  bool accumulate;  // may run with TENON_KERNEL_ACCUMULATE, which may concern some outputs only: see the page
+  bool inplace;     // output 0 may share the memory of input 0
 };
 
 inline constexpr Signature kSignatures[] = {
     {"embedding", "ids[b s] i32, w[v h]", "y[b s h]", "", false, false},
     {"embedding_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "", true, false},
     {"layernorm", "x[b s h], w[h], b[h]", "y[b s h], mean[b s], rstd[b s]", "eps float", false, false},
-    {"layernorm_dgrad", "dy[b s h], x[b s h], w[h], mean[b s], rstd[b s]", "dx[b s h]", "", false, false},
+    {"layernorm_dgrad", "dy[b s h], x[b s h], w[h], mean[b s], rstd[b s]", "dx[b s h]", "", true, false},
     {"layernorm_wgrad", "dy[b s h], x[b s h], mean[b s], rstd[b s]", "dw[h], db[h]", "", true, false},
     {"rmsnorm", "x[b s h], w[h]", "y[b s h], rstd[b s]", "eps float", false, false},
-    {"rmsnorm_dgrad", "dy[b s h], x[b s h], w[h], rstd[b s]", "dx[b s h]", "", false, false},
+    {"rmsnorm_dgrad", "dy[b s h], x[b s h], w[h], rstd[b s]", "dx[b s h]", "", true, false},
     {"rmsnorm_wgrad", "dy[b s h], x[b s h], rstd[b s]", "dw[h]", "", true, false},
+    {"add_layernorm", "x[b s h], y[b s h], w[h], b[h]", "z[b s h], n[b s h], mean[b s], rstd[b s]",
+     "eps float", false, true},
+    {"add_rmsnorm", "x[b s h], y[b s h], w[h]", "z[b s h], n[b s h], rstd[b s]", "eps float", false, true},
     {"linear", "x[b s k..], w[o.. k..]", "y[b s o..]", "", false, false},
-    {"linear_dgrad", "dy[b s o..], w[o.. k..]", "dx[b s k..]", "", false, false},
+    {"linear_dgrad", "dy[b s o..], w[o.. k..]", "dx[b s k..]", "", true, false},
     {"linear_wgrad", "dy[b s o..], x[b s k..]", "dw[o.. k..]", "", true, false},
     {"bias_add", "x[b s o..], bias[o..]", "y[b s o..]", "", false, true},
     {"bias_wgrad", "dy[b s o..]", "db[o..]", "", true, false},
@@ -64,6 +67,10 @@ inline constexpr Signature kSignatures[] = {
     {"cross_entropy", "logits[b s v], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]", "", false,
      false},
     {"cross_entropy_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "", false, true},
+    {"linear_cross_entropy", "x[b s k..], w[v k..], targets[b s] i32", "loss[] f64, count[] i64", "", false,
+     false},
+    {"linear_cross_entropy_grad", "x[b s k..], w[v k..], targets[b s] i32",
+     "loss[] f64, count[] i64, dw[v k..], dx[b s k..]", "", true, false},
     {"embedding_shard", "ids[b s] i32, w[v h]", "y[b s h]", "start int", false, false},
     {"embedding_shard_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "start int", true, false},
     {"cross_entropy_shard", "logits[b s v], targets[b s] i32", "part[b s], picked[b s]", "start int", false,
@@ -374,6 +381,9 @@ inline void Problem::check_kind() const {
   }
   if (kind() == "cross_entropy" && size("v") == 0) {
     fail(TENON_E_ARGUMENT, "input 0 (logits): the vocabulary is empty in " + inputs_[0].text());
+  }
+  if (kind().starts_with("linear_cross_entropy") && size("v") == 0) {
+    fail(TENON_E_ARGUMENT, "input 1 (w): the vocabulary is empty in " + inputs_[1].text());
   }
   if (kind() == "sqnorm_chunks" &&
       (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
