@@ -74,7 +74,7 @@ std::vector<Wrong> wrong_documents() {
       {"NoObject", Json(3), "R003", "expected an object, got number", ""},
       // unknown keys
       {"UnknownTop", with("/sede", 3), "R002", "unknown key 'sede'", "/sede",
-       "known keys: batch comm context data eval kernels log lr mesh microbatches model name numerics "
+       "known keys: batch comm context data eval fusion kernels log lr mesh microbatches model name numerics "
        "optimizer precision "
        "save schedule seed steps strategies tenon"},
       {"UnknownInModel", with("/model/layers", 3), "R002", "unknown key 'layers'", "/model/layers",
