@@ -15,6 +15,16 @@ std::string row_of(const Instr& instr) {
   return fmt::format("{}{}.{}", name_of(instr.phase), instr.stage, instr.microbatch);
 }
 
+const char* category_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::input_grad: return "input gradient";
+    case Phase::weight_grad: return "weight gradient";
+    case Phase::step: return "update";
+  }
+  return "";
+}
+
 }  // namespace
 
 uint64_t bytes_of(const Instr& instr) {
@@ -35,7 +45,7 @@ Span span_of(const Program& program, InstrId id, int rank) {
   span.lane = program.lanes[instr.lane];
   span.label = instr.kind;
   if (instr.microbatch >= 0) span.label += "." + std::to_string(instr.microbatch);
-  span.category = is_transfer(instr.kind) ? instr.kind : name_of(instr.phase);
+  span.category = is_transfer(instr.kind) ? instr.kind : category_of(instr.phase);
   span.microbatch = instr.microbatch;
   span.details = {
       {"instruction", int64_t{id}}, {"op", instr.kind}, {"bytes", static_cast<int64_t>(bytes_of(instr))}};

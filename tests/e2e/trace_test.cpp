@@ -75,7 +75,7 @@ void expect_details(const std::vector<Event>& events) {
     EXPECT_NE(e.args.at("tensor"), "") << e.args;
   }
   for (const char* op : {"linear", "attention_dgrad", "update"}) EXPECT_TRUE(ops.contains(op)) << op;
-  EXPECT_TRUE(categories.contains("step"));
+  EXPECT_TRUE(categories.contains("update"));
 }
 
 // Traces `steps` of a run and compares it with one that nobody looked at.
