@@ -299,6 +299,7 @@ class Propagator {
       TENON_TRY(current, add_collective(current, *step, phase, stage));
     }
     known.push_back(current);
+    cache_[{current, stage}].push_back(id);  // whoever wants it back as it was has it
     return current;
   }
 
