@@ -1,6 +1,6 @@
-// exp, sigmoid, sine and cosine of plugins/kernels/cpu/simd_math.h against libm, as baseline code.
+// exp, sigmoid, sine and cosine of plugins/kernels/cpu/simd_math.h against libm: as baseline code, and with
+// AVX-512.
 #define TENON_ISA math_test_isa
-#define TENON_VECTOR_BYTES 16
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +12,15 @@ namespace tenon::test {
 namespace {
 
 namespace isa = kernels::cpu::TENON_ISA;
+
+#if TENON_VECTOR_BYTES == 64
+class NeedsAvx512 : public testing::Environment {
+  void SetUp() override {
+    if (!__builtin_cpu_supports("avx512dq")) GTEST_SKIP() << "no AVX-512 on this machine";
+  }
+};
+testing::Environment* const kNeedsAvx512 = testing::AddGlobalTestEnvironment(new NeedsAvx512);
+#endif
 
 template <class T>
 T fast_exp(T x) {

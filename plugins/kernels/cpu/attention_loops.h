@@ -64,12 +64,69 @@ struct Attention {
     }
   }
 
-  // out[n][kRun] = x y^T for the keys of a run; y as panels.
-  static void scores(const Run& run, const T* x, int64_t ld, const T* panels, int64_t width, int64_t n,
+  // What groups of kGroup queries of a block see of a run: in its last block less and less at the diagonal,
+  // of the blocks before that all. What a group sees, the groups behind it are taken to see too.
+  static constexpr int64_t kGroup = kMaxRows;
+  struct Seen {
+    int64_t queries, before;             // before: keys in the blocks before the last
+    int64_t keys[kBlock / kGroup] = {};  // of the run, from its beginning on
+
+    Seen(const AttentionArgs<T>& a, const Run& run, int64_t query, int64_t n)
+        : queries(n), before(run.columns() - kBlock) {
+      int64_t most = before;
+      for (int64_t g = 0; g < groups(); ++g) {
+        const int32_t high = range(a.qpos + query + g * kGroup, rows(g)).high;
+        int64_t end = run.end - run.begin;
+        while (end > most && a.kpos[run.begin + end - 1] > high) --end;
+        keys[g] = most = end;
+      }
+    }
+    int64_t groups() const { return (queries + kGroup - 1) / kGroup; }
+    int64_t rows(int64_t g) const { return queries - g * kGroup < kGroup ? queries - g * kGroup : kGroup; }
+    // Whole vectors.
+    int64_t columns(int64_t g) const { return round_up(keys[g], kMaxLanes); }
+    // The first group that sees a key.
+    int64_t first(int64_t key) const {
+      int64_t g = 0;
+      while (g < groups() && keys[g] <= key) ++g;
+      return g;
+    }
+  };
+
+  // out[n][kRun] = x y^T for the keys of a run that are seen; y as panels.
+  static void scores(const Run& run, const Seen& seen, const T* x, int64_t ld, const T* panels, int64_t width,
                      T* out) {
-    for (int64_t j = run.begin; j < run.end; j += kBlock) {
+    const auto block = [&](int64_t row, int64_t rows, int64_t key, int64_t columns) {
+      G::template block<Order::row_major>(rows, columns,
+                                          {width, x + row * ld, ld, panels + (run.begin + key) * width,
+                                           kBlock, out + row * kRun + key, kRun, false});
+    };
+    for (int64_t key = 0; key < seen.before; key += kBlock) block(0, seen.queries, key, kBlock);
+    for (int64_t g = 0; g < seen.groups(); ++g)
+      block(g * kGroup, seen.rows(g), seen.before, seen.columns(g) - seen.before);
+  }
+
+  // out[n][ld] += x y over the keys that each query sees; y from the first key of the run on.
+  static void add_seen(const Seen& seen, const T* x, const T* y, T* out, int64_t ld) {
+    for (int64_t g = 0; g < seen.groups(); ++g) {
       G::template block<Order::row_major>(
-          n, kBlock, {width, x, ld, panels + j * width, kBlock, out + (j - run.begin), kRun, false});
+          seen.rows(g), ld,
+          {seen.keys[g], x + g * kGroup * kRun, kRun, y, ld, out + g * kGroup * ld, ld, true});
+    }
+  }
+
+  // out[keys][ld] += x^T y over the queries that see each key.
+  static void add_seeing(const Run& run, const Seen& seen, const T* x, const T* y, T* out, int64_t ld) {
+    const auto block = [&](int64_t key, int64_t keys, int64_t query) {
+      G::template block<Order::panel>(
+          keys, ld,
+          {seen.queries - query, x + query * kRun + key, kRun, y + query * ld, ld, out + key * ld, ld, true});
+    };
+    const int64_t end = run.end - run.begin;
+    if (seen.before > 0) block(0, seen.before, 0);
+    for (int64_t key = seen.before; key < end; key += kGroup) {
+      const int64_t query = seen.first(key) * kGroup;
+      if (query < seen.queries) block(key, end - key < kGroup ? end - key : kGroup, query);
     }
   }
 
@@ -108,6 +165,7 @@ struct Attention {
 
   // A run of keys joins the running softmax: score becomes exp(score - max), out is rescaled.
   static void softmax_step(T* score, int64_t columns, int64_t queries, T* max, T* sum, T* out, int64_t ld) {
+    if (columns == 0) return;
     for (int64_t i = 0; i < queries; ++i, score += kRun, out += ld) {
       const T before = max[i], run_max = row_max(score, columns), top = run_max > before ? run_max : before;
       const T base = top == kMinus ? T{0} : top;  // nothing seen yet: keep exp(-inf - base) a number
@@ -160,11 +218,14 @@ struct Attention {
         sum[i] = 0;
       }
       for (Run run = next_run(a, 0, high); run.begin < a.keys; run = next_run(a, run.end, high)) {
-        scores(run, query, ld, keys, a.width, n, score);
+        const Seen seen(a, run, begin, n);
+        scores(run, seen, query, ld, keys, a.width, score);
         mask(a, run, begin, n, score);
-        softmax_step(score, run.columns(), n, max, sum, out, ld);
-        G::template block<Order::row_major>(
-            n, ld, {run.end - run.begin, score, kRun, values + run.begin * ld, ld, out, ld, true});
+        for (int64_t g = 0; g < seen.groups(); ++g) {
+          const int64_t i = g * kGroup;
+          softmax_step(score + i * kRun, seen.columns(g), seen.rows(g), max + i, sum + i, out + i * ld, ld);
+        }
+        add_seen(seen, score, values + run.begin * ld, out, ld);
       }
       finish(begin, n);
     }
@@ -224,14 +285,15 @@ struct Attention {
       }
       for (int64_t i = 0; i < n * ld; ++i) dq[i] = 0;
       for (Run run = next_run(a, 0, high); run.begin < a.keys; run = next_run(a, run.end, high)) {
-        const int64_t m = run.end - run.begin, first = run.begin * ld;
-        scores(run, query, ld, keys_t, a.width, n, p);
+        const int64_t first = run.begin * ld;
+        const Seen seen(a, run, begin, n);
+        scores(run, seen, query, ld, keys_t, a.width, p);
         mask(a, run, begin, n, p);
-        scores(run, dout, ld, values_t, a.width, n, ds);
-        probabilities(n, run.columns(), lse);
-        G::template block<Order::panel>(m, ld, {n, p, kRun, dout, ld, dv + first, ld, true});
-        G::template block<Order::panel>(m, ld, {n, ds, kRun, query, ld, dk + first, ld, true});
-        G::template block<Order::row_major>(n, ld, {m, ds, kRun, keys + first, ld, dq, ld, true});
+        scores(run, seen, dout, ld, values_t, a.width, ds);
+        for (int64_t i = 0; i < n; ++i) probabilities(i, seen.columns(i / kGroup), lse[i]);
+        add_seeing(run, seen, p, dout, dv + first, ld);
+        add_seeing(run, seen, ds, query, dk + first, ld);
+        add_seen(seen, ds, keys + first, dq, ld);
       }
       for (int64_t i = 0; i < n; ++i) {
         const T scale = a.scale;
@@ -241,15 +303,13 @@ struct Attention {
     }
 
     // p = exp(score - lse), ds = p * (dp - delta). A query that sees nothing has lse = -inf, p = 0.
-    void probabilities(int64_t n, int64_t columns, const T* lse) {
-      for (int64_t i = 0; i < n; ++i) {
-        const T base = lse[i] == kMinus ? T{0} : lse[i], shift = delta[i];
-        T *p_row = p + i * kRun, *ds_row = ds + i * kRun;
-        for (int64_t j = 0; j < columns; j += kLanes<T>) {
-          const V value = exp<T>(load(p_row + j) - base);
-          store<T>(p_row + j, value);
-          store<T>(ds_row + j, value * (load(ds_row + j) - shift));
-        }
+    void probabilities(int64_t i, int64_t columns, T lse) {
+      const T base = lse == kMinus ? T{0} : lse, shift = delta[i];
+      T *p_row = p + i * kRun, *ds_row = ds + i * kRun;
+      for (int64_t j = 0; j < columns; j += kLanes<T>) {
+        const V value = exp<T>(load(p_row + j) - base);
+        store<T>(p_row + j, value);
+        store<T>(ds_row + j, value * (load(ds_row + j) - shift));
       }
     }
 

@@ -12,7 +12,7 @@ template <>
 struct ExpConstants<float> {
   static constexpr float kMagic = 0x1.8p23f;  // adding it leaves the rounded integer in the low bits
   static constexpr float kLog2e = 0x1.715476p0f, kLn2Hi = 0x1.62e4p-1f, kLn2Lo = 0x1.7f7d1cp-20f;
-  static constexpr float kLow = -87.5f, kHigh = 88.8f;
+  static constexpr float kLow = -86.9897f, kHigh = 88.8f;  // ln of 2^-125.5, and beyond the largest
   static constexpr int kMantissa = 23, kBias = 127, kDegree = 7;
 };
 template <>
@@ -20,7 +20,7 @@ struct ExpConstants<double> {
   static constexpr double kMagic = 0x1.8p52;
   static constexpr double kLog2e = 0x1.71547652b82fep0, kLn2Hi = 0x1.62e42fefap-1,
                           kLn2Lo = 0x1.cf79abc9e3b39p-40;
-  static constexpr double kLow = -708.7, kHigh = 709.9;
+  static constexpr double kLow = -708.0499, kHigh = 709.9;
   static constexpr int kMantissa = 52, kBias = 1023, kDegree = 13;
 };
 constexpr double kInverseFactorial[] = {1.0,
@@ -42,25 +42,50 @@ constexpr double kInverseFactorial[] = {1.0,
                                         1.0 / 20922789888000.0,
                                         1.0 / 355687428096000.0};
 
+// The lower of x and a limit; x where it is NaN. And p 2^n for whole n, 0 where x < low.
+#if defined(__x86_64__) && TENON_VECTOR_BYTES == 64
+TENON_INLINE Vec<float> at_most(Vec<float> x, float high) {
+  return (Vec<float>)_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(high), (__m512)x);
+}
+TENON_INLINE Vec<double> at_most(Vec<double> x, double high) {
+  return (Vec<double>)_mm512_maskz_min_pd(0xff, _mm512_set1_pd(high), (__m512d)x);
+}
+TENON_INLINE Vec<float> scale(Vec<float> p, Vec<float> n, Vec<float> x, float low) {
+  const __mmask16 kept = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(low), _CMP_NLT_UQ);
+  return (Vec<float>)_mm512_maskz_scalef_ps(kept, (__m512)p, (__m512)n);
+}
+TENON_INLINE Vec<double> scale(Vec<double> p, Vec<double> n, Vec<double> x, double low) {
+  const __mmask8 kept = _mm512_cmp_pd_mask((__m512d)x, _mm512_set1_pd(low), _CMP_NLT_UQ);
+  return (Vec<double>)_mm512_maskz_scalef_pd(kept, (__m512d)p, (__m512d)n);
+}
+#else
+template <class V, class T>
+TENON_INLINE V at_most(V x, T high) {
+  return x > high ? V{} + high : x;
+}
+template <class V, class T>
+TENON_INLINE V scale(V p, V n, V x, T low) {
+  using C = ExpConstants<T>;
+  using Bits = typename Simd<T>::Bits;
+  // 2^(n-1), doubled afterwards, so that n = bias + 1 does not overflow.
+  const V power =
+      reinterpret_cast<V>((reinterpret_cast<Bits>(n + C::kMagic) + (C::kBias - 1)) << C::kMantissa);
+  return x < low ? V{} : p * power * T{2};
+}
+#endif
+
 // e^x = 2^n e^r, |r| <= ln(2)/2, by the Taylor polynomial: within 1e-7 (float), 4e-16 (double) relative.
-// 0 below 2^-125.5 (float), 2^-1021.5 (double): at kLow the biased exponent is 0, and so is the power. inf
-// above the largest number, by overflow below kHigh. NaN of NaN: the comparisons keep it.
+// 0 below 2^-125.5 (float), 2^-1021.5 (double), inf above the largest number, NaN of NaN.
 template <class T>
 TENON_INLINE Vec<T> exp(Vec<T> x) {
   using C = ExpConstants<T>;
-  using Bits = typename Simd<T>::Bits;
-  const Vec<T> clamped_low = x < C::kLow ? splat(C::kLow) : x;
-  const Vec<T> clamped = clamped_low > C::kHigh ? splat(C::kHigh) : clamped_low;
-  const Vec<T> shifted = clamped * C::kLog2e + C::kMagic;
-  const Vec<T> n = shifted - C::kMagic;
-  const Vec<T> r = clamped - n * C::kLn2Hi - n * C::kLn2Lo;
+  const Vec<T> limited = at_most(x, C::kHigh);
+  const Vec<T> n = (limited * C::kLog2e + C::kMagic) - C::kMagic;
+  const Vec<T> r = limited - n * C::kLn2Hi - n * C::kLn2Lo;
   Vec<T> p = splat(static_cast<T>(kInverseFactorial[C::kDegree]));
 #pragma GCC unroll 16
   for (int i = C::kDegree - 1; i >= 0; --i) p = p * r + static_cast<T>(kInverseFactorial[i]);
-  // 2^(n-1), doubled afterwards, so that n = bias + 1 does not overflow.
-  const Vec<T> power =
-      reinterpret_cast<Vec<T>>((reinterpret_cast<Bits>(shifted) + (C::kBias - 1)) << C::kMantissa);
-  return p * power * T{2};
+  return scale(p, n, x, C::kLow);
 }
 
 // e = exp(-x), s = 1 / (1 + e) the sigmoid of x; 1 - s = e * s without cancellation.
