@@ -228,7 +228,7 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   std::cout << fmt::format(
       "simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
       simulation.seconds, 100 * simulation.idle_fraction(),
-      100 * hidden_fraction(compiled.programs, options.machine));
+      100 * hidden_fraction(simulation, compiled.programs, options.machine));
   return 0;
 }
 

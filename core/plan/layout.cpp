@@ -1,7 +1,6 @@
 #include "plan/layout.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "graph/ops.h"

@@ -206,11 +206,11 @@ Simulation simulate(const std::vector<Program>& programs, const Machine& machine
   return World(programs, machine).run();
 }
 
-double hidden_fraction(const std::vector<Program>& programs, const Machine& machine) {
+double hidden_fraction(const Simulation& with, const std::vector<Program>& programs, const Machine& machine) {
   Machine free = machine;
   free.link_latency = 0;
   free.link_bytes = INFINITY;
-  const Simulation with = simulate(programs, machine), without = simulate(programs, free);
+  const Simulation without = simulate(programs, free);
   double transfers = 0, exposed = 0;
   for (size_t i = 0; i < with.classes.size(); ++i) {
     transfers += with.classes[i].transfers;

@@ -33,8 +33,8 @@ struct Simulation {
 Simulation simulate(const std::vector<Program>& programs, const Machine& machine);
 
 // Share of the transfers' time that makes the compute lanes wait no longer than transfers that take no time
-// would.
-double hidden_fraction(const std::vector<Program>& programs, const Machine& machine);
+// would. `with`: what simulate() says of the same.
+double hidden_fraction(const Simulation& with, const std::vector<Program>& programs, const Machine& machine);
 
 // Seconds of a kernel, or of a transfer once all its members are at it.
 double seconds_of(const Program& program, const Instr& instr, const Machine& machine);

@@ -198,17 +198,23 @@ struct RunRecord {
   SavedState saved;
 };
 
-inline RunRecord train(const Workplace& place, const std::string& run, int ranks,
-                       const std::vector<std::string>& parameters) {
-  std::vector<std::string> arguments{"train",     "tiny.lua", "--json", "-n", std::to_string(ranks),
-                                     "--run-dir", run};
-  arguments.insert(arguments.end(), parameters.begin(), parameters.end());
+// What a command says and saves in folder `run`.
+inline RunRecord record_of(const Workplace& place, const std::string& run,
+                           const std::vector<std::string>& arguments) {
   RunRecord record;
   record.result = place.run(arguments);
   EXPECT_EQ(record.result.code, 0) << record.result.out << record.result.err;
   record.steps = steps_of(record.result.out);
   record.saved = saved_state(place.at(run));
   return record;
+}
+
+inline RunRecord train(const Workplace& place, const std::string& run, int ranks,
+                       const std::vector<std::string>& parameters) {
+  std::vector<std::string> arguments{"train",     "tiny.lua", "--json", "-n", std::to_string(ranks),
+                                     "--run-dir", run};
+  arguments.insert(arguments.end(), parameters.begin(), parameters.end());
+  return record_of(place, run, arguments);
 }
 
 }  // namespace tenon::test

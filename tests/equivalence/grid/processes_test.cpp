@@ -55,20 +55,10 @@ Json processes_recipe(Json recipe, int64_t steps, int64_t save_every) {
   return recipe;
 }
 
-RunRecord finished(const Workplace& place, const std::string& run,
-                   const std::vector<std::string>& arguments) {
-  RunRecord record;
-  record.result = place.run(arguments);
-  EXPECT_EQ(record.result.code, 0) << record.result.out << record.result.err;
-  record.steps = steps_of(record.result.out);
-  record.saved = saved_state(place.at(run));
-  return record;
-}
-
 RunRecord train_on(const Workplace& place, const std::string& run, const Json& recipe, int ranks) {
   place.write(run + ".json", recipe.dump());
-  return finished(place, run,
-                  {"train", run + ".json", "--json", "-n", std::to_string(ranks), "--run-dir", run});
+  return record_of(place, run,
+                   {"train", run + ".json", "--json", "-n", std::to_string(ranks), "--run-dir", run});
 }
 
 // One step of `recipe` from the weights that `from` saved at step `step` - 1.
@@ -85,7 +75,7 @@ RunRecord one_step_on(const Workplace& place, const std::string& from, int64_t s
   description["recipe"] = recipe;
   description["ranks"] = ranks;
   place.write(run + "/run.json", description.dump());
-  return finished(place, run, {"resume", run, "--json", "-n", std::to_string(ranks)});
+  return record_of(place, run, {"resume", run, "--json", "-n", std::to_string(ranks)});
 }
 
 double norm_of(const std::vector<double>& v) {

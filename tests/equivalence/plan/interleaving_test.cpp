@@ -25,7 +25,7 @@ double hidden(const std::vector<Program>& programs) {
   Machine machine;
   machine.launch = 0;
   machine.link_latency = 1e-5;  // transfers about as long as the kernels between them
-  return hidden_fraction(programs, machine);
+  return hidden_fraction(simulate(programs, machine), programs, machine);
 }
 
 TEST(interleaved_rows, hide_transfers_behind_each_others_work) {
