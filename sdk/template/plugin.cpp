@@ -4,8 +4,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <iterator>
 #include <memory>
 #include <string>
 
@@ -61,24 +59,10 @@ tenon_code write_record(tenon_sink_state* state, const tenon_record* record, ten
 
 constexpr tenon_sink kTable = {sizeof(tenon_sink), 0, open_sink, close_sink, write_record};
 
-// Fast and harmless: no files, threads, devices or network. Keep `host` if you log or need its services.
-tenon_code init(const tenon_host*, tenon_error*) { return TENON_OK; }
-void deinit() {}
-
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_SINK) == 0 ? &kTable : nullptr; }
-
 }  // namespace
 
-// The one symbol that is exported. The id is also the file's name: libtenon-sink-template.so.
-extern "C" const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
-                                                 TENON_ABI_MAJOR,
-                                                 TENON_ABI_MINOR,
-                                                 TENON_ABI_MINOR,
-                                                 "sink/template",
-                                                 "0.1.0",
-                                                 "One line of text per record",
-                                                 kOptions,
-                                                 std::size(kOptions),
-                                                 init,
-                                                 deinit,
-                                                 get_interface};
+// The one symbol that is exported. The id is also the file's name: libtenon-sink-template.so. Who logs, or
+// needs the host's services, adds functions to the template's arguments that keep its table and drop it; they
+// must be fast and harmless: no files, threads, devices or network.
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_SINK, kTable>(
+    "sink/template", "0.1.0", "One line of text per record", kOptions);

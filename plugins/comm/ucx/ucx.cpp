@@ -55,8 +55,6 @@ void deinit() {
   log_host() = nullptr;
 }
 
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_COMM) == 0 ? &kTable : nullptr; }
-
 constexpr tenon_option_decl kTls = {
     sizeof(tenon_option_decl),
     TENON_STRING,
@@ -70,15 +68,5 @@ constexpr const tenon_option_decl* kOptions[] = {&kTls};
 
 }  // namespace
 
-extern "C" TENON_EXPORT const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
-                                                              TENON_ABI_MAJOR,
-                                                              TENON_ABI_MINOR,
-                                                              TENON_ABI_MINOR,
-                                                              "comm/ucx",
-                                                              "0.1.0",
-                                                              "Processes on one host or many, over UCX",
-                                                              kOptions,
-                                                              1,
-                                                              init,
-                                                              deinit,
-                                                              get_interface};
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_COMM, kTable, init, deinit>(
+    "comm/ucx", "0.1.0", "Processes on one host or many, over UCX", kOptions);

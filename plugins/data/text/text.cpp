@@ -182,24 +182,8 @@ constexpr const tenon_option_decl* kOptions[] = {&kFiles};
 constexpr tenon_data kTable = {sizeof(tenon_data), 0,    open_dataset, close_dataset,
                                describe,           read, encode,       decode};
 
-tenon_code init(const tenon_host*, tenon_error*) { return TENON_OK; }
-
-void deinit() {}
-
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_DATA) == 0 ? &kTable : nullptr; }
-
 }  // namespace
 }  // namespace tenon::data
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
-                                                 TENON_ABI_MAJOR,
-                                                 TENON_ABI_MINOR,
-                                                 TENON_ABI_MINOR,
-                                                 "data/text",
-                                                 "0.1.0",
-                                                 "The bytes of text files as tokens, vocabulary 256",
-                                                 tenon::data::kOptions,
-                                                 std::size(tenon::data::kOptions),
-                                                 tenon::data::init,
-                                                 tenon::data::deinit,
-                                                 tenon::data::get_interface};
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_DATA, tenon::data::kTable>(
+    "data/text", "0.1.0", "The bytes of text files as tokens, vocabulary 256", tenon::data::kOptions);

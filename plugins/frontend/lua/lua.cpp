@@ -138,26 +138,9 @@ tenon_code evaluate_slot(const tenon_frontend_config* config, void (*emit)(void*
 
 constexpr tenon_frontend kFrontend{sizeof(tenon_frontend), 0, evaluate_slot};
 
-tenon_code init(const tenon_host*, tenon_error*) { return TENON_OK; }
-void deinit() {}
-const void* get_interface(const char* id) {
-  return std::string_view(id) == TENON_FRONTEND ? &kFrontend : nullptr;
-}
-
 }  // namespace
 }  // namespace tenon::lua
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {
-    sizeof(tenon_plugin),
-    TENON_ABI_MAJOR,
-    TENON_ABI_MINOR,
-    TENON_ABI_MINOR,
-    "frontend/lua",
-    "0.1.0",
-    "Recipes written in Lua",
-    nullptr,
-    0,
-    tenon::lua::init,
-    tenon::lua::deinit,
-    tenon::lua::get_interface,
-};
+extern "C" const tenon_plugin tenon_plugin_v0 =
+    tenon::sdk::plugin_with<TENON_FRONTEND, tenon::lua::kFrontend>("frontend/lua", "0.1.0",
+                                                                   "Recipes written in Lua");

@@ -1,6 +1,5 @@
 // kernels/cpu: fast kernels on the threads of the host. Bits depend on values and shapes alone.
 #include <atomic>
-#include <cstring>
 
 #include "op.h"
 #include "tenon/plugin.h"
@@ -46,25 +45,12 @@ tenon_code init(const tenon_host* host, tenon_error*) {
   host_pool() = static_cast<const tenon_parallel*>(host->get_interface(host, TENON_HOST_PARALLEL));
   return TENON_OK;
 }
-
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_KERNELS) == 0 ? &kTable : nullptr; }
+void deinit() { host_pool() = nullptr; }
 
 }  // namespace
 
 cpu::Device::Device(const sdk::Options& options)
     : table(cpu::select_loops(options.string("isa").c_str())), pool(host_pool()) {}
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {
-    .struct_size = sizeof(tenon_plugin),
-    .abi_major = TENON_ABI_MAJOR,
-    .abi_minor_built = TENON_ABI_MINOR,
-    .abi_minor_required = TENON_ABI_MINOR,
-    .id = Backend::kId,
-    .version = "0.1.0",
-    .doc = "Every op on the CPU: loops for AVX-512, AVX2 or any machine",
-    .options = kOptions,
-    .num_options = std::size(kOptions),
-    .init = init,
-    .deinit = [] { host_pool() = nullptr; },
-    .get_interface = get_interface,
-};
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_KERNELS, kTable, init, deinit>(
+    Backend::kId, "0.1.0", "Every op on the CPU: loops for AVX-512, AVX2 or any machine", kOptions);

@@ -1,5 +1,4 @@
 // kernels/reference: every op as plain loops in double, the judge of every other kernel.
-#include <cstring>
 
 #include "op.h"
 #include "tenon/plugin.h"
@@ -22,21 +21,8 @@ struct Backend {
 
 constexpr tenon_kernels kTable = CpuKernels<Backend>::table();
 
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_KERNELS) == 0 ? &kTable : nullptr; }
-
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {
-    .struct_size = sizeof(tenon_plugin),
-    .abi_major = TENON_ABI_MAJOR,
-    .abi_minor_built = TENON_ABI_MINOR,
-    .abi_minor_required = TENON_ABI_MINOR,
-    .id = Backend::kId,
-    .version = "0.1.0",
-    .doc = "Every op as plain loops in double precision on one thread: the judge of other kernels",
-    .options = nullptr,
-    .num_options = 0,
-    .init = [](const tenon_host*, tenon_error*) -> tenon_code { return TENON_OK; },
-    .deinit = [] {},
-    .get_interface = get_interface,
-};
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_KERNELS, kTable>(
+    Backend::kId, "0.1.0",
+    "Every op as plain loops in double precision on one thread: the judge of other kernels");

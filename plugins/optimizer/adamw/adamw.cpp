@@ -75,21 +75,8 @@ struct AdamW {
 
 constexpr tenon_optimizer kTable = MultiTensor<AdamW>::table();
 
-const void* get_interface(const char* id) {
-  return std::strcmp(id, TENON_OPTIMIZER) == 0 ? &kTable : nullptr;
-}
-
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
-                                                 TENON_ABI_MAJOR,
-                                                 TENON_ABI_MINOR,
-                                                 TENON_ABI_MINOR,
-                                                 "optimizer/adamw",
-                                                 "0.1.0",
-                                                 "Adam with decoupled weight decay, on the CPU",
-                                                 kOptions,
-                                                 std::size(kOptions),
-                                                 MultiTensor<AdamW>::init,
-                                                 MultiTensor<AdamW>::deinit,
-                                                 get_interface};
+extern "C" const tenon_plugin tenon_plugin_v0 =
+    tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable, MultiTensor<AdamW>::init, MultiTensor<AdamW>::deinit>(
+        "optimizer/adamw", "0.1.0", "Adam with decoupled weight decay, on the CPU", kOptions);

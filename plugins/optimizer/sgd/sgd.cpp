@@ -78,21 +78,8 @@ struct Sgd {
 
 constexpr tenon_optimizer kTable = MultiTensor<Sgd>::table();
 
-const void* get_interface(const char* id) {
-  return std::strcmp(id, TENON_OPTIMIZER) == 0 ? &kTable : nullptr;
-}
-
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {sizeof(tenon_plugin),
-                                                 TENON_ABI_MAJOR,
-                                                 TENON_ABI_MINOR,
-                                                 TENON_ABI_MINOR,
-                                                 "optimizer/sgd",
-                                                 "0.1.0",
-                                                 "Stochastic gradient descent with momentum, on the CPU",
-                                                 kOptions,
-                                                 std::size(kOptions),
-                                                 MultiTensor<Sgd>::init,
-                                                 MultiTensor<Sgd>::deinit,
-                                                 get_interface};
+extern "C" const tenon_plugin tenon_plugin_v0 =
+    tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable, MultiTensor<Sgd>::init, MultiTensor<Sgd>::deinit>(
+        "optimizer/sgd", "0.1.0", "Stochastic gradient descent with momentum, on the CPU", kOptions);

@@ -60,5 +60,5 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "cp", "context");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
     "parallel/context", "0.1.0", "Context parallelism: cuts sequences over a mesh axis", kOptions);

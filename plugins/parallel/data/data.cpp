@@ -26,5 +26,5 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "dp", "data");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
     "parallel/data", "0.1.0", "Data parallelism: cuts the batch of every input over a mesh axis", kOptions);

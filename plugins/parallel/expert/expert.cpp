@@ -44,5 +44,5 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, nullptr, "expert");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
     "parallel/expert", "0.1.0", "Expert parallelism: cuts the weights of experts over a mesh axis", kOptions);

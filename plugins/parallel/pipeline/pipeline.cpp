@@ -134,6 +134,6 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "pp", "pipeline");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 =
-    pass_plugin<&kPass>("parallel/pipeline", "0.1.0",
-                        "Pipeline parallelism: spreads layers over a mesh axis as stages", kOptions);
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
+    "parallel/pipeline", "0.1.0", "Pipeline parallelism: spreads layers over a mesh axis as stages",
+    kOptions);

@@ -78,6 +78,6 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "tp", "tensor");
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
     "parallel/tensor", "0.1.0", "Tensor parallelism: cuts attention by heads, mlps by width, the vocabulary",
     kOptions);

@@ -32,5 +32,5 @@ constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_B, nullptr, "zero", "dat
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 = pass_plugin<&kPass>(
+extern "C" const tenon_plugin tenon_plugin_v0 = plugin_with<TENON_PASS, kPass>(
     "parallel/zero", "0.1.0", "ZeRO: optimizer state, gradients and parameters rest in parts", kOptions);

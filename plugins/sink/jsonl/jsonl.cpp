@@ -83,12 +83,6 @@ constexpr const tenon_option_decl* kOptions[] = {&kFile};
 
 constexpr tenon_sink kTable = {sizeof(tenon_sink), 0, open_state, close_state, write_record};
 
-tenon_code init(const tenon_host*, tenon_error*) { return TENON_OK; }
-
-void deinit() {}
-
-const void* get_interface(const char* id) { return std::strcmp(id, TENON_SINK) == 0 ? &kTable : nullptr; }
-
 }  // namespace
 
 tenon_sink_state::tenon_sink_state(const std::string& file)
@@ -120,16 +114,5 @@ void tenon_sink_state::append(const std::string& line) {
                                 std::to_string(bytes.size()) + " bytes: is the disk full?");
 }
 
-extern "C" const tenon_plugin tenon_plugin_v0 = {
-    sizeof(tenon_plugin),
-    TENON_ABI_MAJOR,
-    TENON_ABI_MINOR,
-    TENON_ABI_MINOR,
-    "sink/jsonl",
-    "0.1.0",
-    "Appends metrics and events to a file, one JSON object a line",
-    kOptions,
-    std::size(kOptions),
-    init,
-    deinit,
-    get_interface};
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_SINK, kTable>(
+    "sink/jsonl", "0.1.0", "Appends metrics and events to a file, one JSON object a line", kOptions);

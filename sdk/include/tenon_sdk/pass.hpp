@@ -140,26 +140,6 @@ constexpr tenon_pass make_pass(uint32_t phase, const char* axes, const char* pro
           }};
 }
 
-// What a plugin that is a pass and nothing else exports. `options`: of static storage.
-template <const tenon_pass* kPass, size_t kNumOptions>
-constexpr tenon_plugin pass_plugin(const char* id, const char* version, const char* description,
-                                   const tenon_option_decl* const (&options)[kNumOptions]) {
-  return {sizeof(tenon_plugin),
-          TENON_ABI_MAJOR,
-          TENON_ABI_MINOR,
-          TENON_ABI_MINOR,
-          id,
-          version,
-          description,
-          options,
-          kNumOptions,
-          [](const tenon_host*, tenon_error*) noexcept -> tenon_code { return TENON_OK; },
-          []() noexcept {},
-          [](const char* interface) noexcept -> const void* {
-            return std::strcmp(interface, TENON_PASS) == 0 ? kPass : nullptr;
-          }};
-}
-
 // Declarations of options. A fallback of NULL makes an option required.
 constexpr tenon_option_decl string_option(const char* name, const char* doc, const char* fallback,
                                           const char* choices = nullptr) {

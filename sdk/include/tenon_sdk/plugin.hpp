@@ -2,10 +2,12 @@
 // Every slot of a table is wrapped by guard(), so that no exception crosses the C ABI.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -85,6 +87,42 @@ class Options {
   const tenon_option* options_;
   uint32_t count_;
 };
+
+// The name of an interface as a template argument.
+template <size_t kSize>
+struct InterfaceName {
+  constexpr InterfaceName(const char (&name)[kSize]) { std::copy_n(name, kSize, text); }
+  char text[kSize];
+};
+
+// Says yes to everything: for plugins that need nothing of the host.
+inline tenon_code start(const tenon_host*, tenon_error*) noexcept { return TENON_OK; }
+inline void stop() noexcept {}
+
+// What a plugin with one interface exports:
+//
+//     extern "C" const tenon_plugin tenon_plugin_v0 =
+//         plugin_with<TENON_SINK, kTable>("sink/mine", "0.1.0", "One line of text per record", kOptions);
+//
+// `kTable` and the options are of static storage.
+template <InterfaceName kInterface, const auto& kTable, auto* kInit = start, auto* kDeinit = stop>
+constexpr tenon_plugin plugin_with(const char* id, const char* version, const char* doc,
+                                   std::span<const tenon_option_decl* const> options = {}) {
+  return {sizeof(tenon_plugin),
+          TENON_ABI_MAJOR,
+          TENON_ABI_MINOR,
+          TENON_ABI_MINOR,
+          id,
+          version,
+          doc,
+          options.data(),
+          static_cast<uint32_t>(options.size()),
+          kInit,
+          kDeinit,
+          [](const char* interface) noexcept -> const void* {
+            return std::strcmp(interface, kInterface.text) == 0 ? &kTable : nullptr;
+          }};
+}
 
 // parallel_for over parts with a lambda.
 template <class Body>

@@ -162,31 +162,14 @@ struct ScheduleTable {
       }
     });
   }
-  static const void* get_interface(const char* id) noexcept {
-    static constexpr tenon_schedule kTable = {sizeof(tenon_schedule), 0, owner, rows};
-    return std::strcmp(id, TENON_SCHEDULE) == 0 ? &kTable : nullptr;
-  }
-  static tenon_code init(const tenon_host*, tenon_error*) noexcept { return TENON_OK; }
-  static void deinit() noexcept {}
+  static constexpr tenon_schedule kTable = {sizeof(tenon_schedule), 0, owner, rows};
 };
 
 // What a plugin that is a schedule and nothing else exports. `owner` must be plain arithmetic: it may not
 // throw.
 template <OwnerFunction* kOwner, RowsFunction* kRows>
 constexpr tenon_plugin schedule_plugin(const char* id, const char* version, const char* description) {
-  using Table = ScheduleTable<kOwner, kRows>;
-  return {sizeof(tenon_plugin),
-          TENON_ABI_MAJOR,
-          TENON_ABI_MINOR,
-          TENON_ABI_MINOR,
-          id,
-          version,
-          description,
-          nullptr,
-          0,
-          Table::init,
-          Table::deinit,
-          Table::get_interface};
+  return plugin_with<TENON_SCHEDULE, ScheduleTable<kOwner, kRows>::kTable>(id, version, description);
 }
 
 }  // namespace tenon::sdk
