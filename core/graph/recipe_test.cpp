@@ -74,7 +74,7 @@ std::vector<Wrong> wrong_documents() {
       {"NoObject", Json(3), "R003", "expected an object, got number", ""},
       // unknown keys
       {"UnknownTop", with("/sede", 3), "R002", "unknown key 'sede'", "/sede",
-       "known keys: batch comm context data eval kernels log lr mesh microbatches model name numerics "
+       "known keys: batch comm context data eval fusion kernels log lr mesh microbatches model name numerics "
        "optimizer precision "
        "save schedule seed steps strategies tenon"},
       {"UnknownInModel", with("/model/layers", 3), "R002", "unknown key 'layers'", "/model/layers",
@@ -165,6 +165,7 @@ std::vector<Wrong> wrong_documents() {
       {"Index", with("/model/ops/1/index", "j"), "R003", "the index is called 'i'", "/model/ops/1/index"},
       {"NestedRepeat", with("/model/ops/1/ops/0", document()["model"]["ops"][1]), "R003",
        "a repeat inside a repeat is not supported", "/model/ops/1/ops/0", "unroll the inner one"},
+      {"Fusion", with("/fusion", 3), "R003", "fusion: expected true or false, got 3", "/fusion"},
   };
 }
 
