@@ -82,8 +82,8 @@ TEST(Bench, kernels_are_those_of_the_program_beside_their_floors) {
     EXPECT_GT(row.at("floor_seconds"), 0);
   }
   EXPECT_EQ(calls(r, "attention"), 2) << "two layers";
-  EXPECT_EQ(calls(r, "layernorm"), 1) << "two a layer, and the last, but for the first behind a sum";
-  EXPECT_EQ(calls(r, "add_layernorm"), 4);
+  EXPECT_EQ(calls(r, "layernorm"), 1) << "of the embedding";
+  EXPECT_EQ(calls(r, "add_layernorm"), 4) << "two a layer, but for the first, and the last";
   EXPECT_EQ(calls(r, "linear_cross_entropy_grad"), 1);
   for (const char* op :
        {"linear", "linear_dgrad", "linear_wgrad", "attention_dgrad", "dropout", "clip_scale"})
