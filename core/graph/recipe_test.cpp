@@ -165,6 +165,7 @@ std::vector<Wrong> wrong_documents() {
       {"Index", with("/model/ops/1/index", "j"), "R003", "the index is called 'i'", "/model/ops/1/index"},
       {"NestedRepeat", with("/model/ops/1/ops/0", document()["model"]["ops"][1]), "R003",
        "a repeat inside a repeat is not supported", "/model/ops/1/ops/0", "unroll the inner one"},
+      {"Fusion", with("/fusion", 3), "R003", "fusion: expected true or false, got 3", "/fusion"},
   };
 }
 

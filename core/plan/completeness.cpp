@@ -7,6 +7,7 @@
 #include <set>
 
 #include "plan/checks.h"
+#include "plan/contributions.h"
 #include "plan/verify.h"
 
 namespace tenon {
@@ -109,24 +110,6 @@ constexpr const char* kLoss = "loss";
 
 // What classes hand to each other: (from, to, kind) -> pieces relative to an operand's start, in order.
 using Channels = std::map<std::tuple<int64_t, int64_t, std::string>, std::deque<Pieces>>;
-
-bool makes_loss(const Instr& instr) {
-  return instr.kind == "cross_entropy" || instr.kind == "cross_entropy_join" || instr.kind == "route_topk" ||
-         instr.kind.starts_with("linear_cross_entropy");
-}
-
-// Whether an output of an instruction that contributes is such a contribution.
-bool is_contribution(const Instr& instr, size_t output) {
-  const bool last = output + 1 == instr.out.size();
-  if (instr.kind == "route_topk") return last;  // the auxiliary loss
-  return instr.kind != "linear_cross_entropy_grad" || !last;
-}
-
-// The op that an output is a contribution of: microbatches may have it fused or not.
-std::string op_of(const Instr& instr, size_t output) {
-  if (!instr.kind.starts_with("linear_cross_entropy")) return instr.kind;
-  return output < 2 ? "cross_entropy" : "linear_wgrad";
-}
 
 class Completeness {
  public:
@@ -281,7 +264,7 @@ class Completeness {
       content.tensor = tensor_of(instr, out);
       const int nth = ops_[{instr.microbatch, content.tensor}]++;
       const std::string stage = instr.stage > 0 ? fmt::format(" of stage {}", instr.stage) : "";
-      ++content.from[{fmt::format("{} {}{}", op_of(instr, k), nth, stage), instr.microbatch}];
+      ++content.from[{fmt::format("{} {}{}", contributing_op(instr, k), nth, stage), instr.microbatch}];
       write(out, std::move(content));
     }
     return {};
