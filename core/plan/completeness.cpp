@@ -7,39 +7,12 @@
 #include <set>
 
 #include "plan/checks.h"
+#include "plan/content.h"
 #include "plan/contributions.h"
 #include "plan/verify.h"
 
 namespace tenon {
 namespace {
-
-struct Layout;
-
-// What some bytes stand for. Nothing known: empty().
-struct Content {
-  std::string tensor;
-  std::map<std::pair<std::string, int>, int> from;  // (op, microbatch) -> how often
-  // Per axis: how often each member's value is in the sum. Absent: the own one.
-  std::map<AxisId, std::vector<int>> summed;
-  // Set: a part of an exchanged buffer, at a place that depends on the rank.
-  std::shared_ptr<const Layout> part_of;
-  std::map<std::string, int> squares;  // parameters whose gradients' squares are in the sum, and how often
-  std::vector<AxisId> owed;            // over which the squares must still be summed
-  bool mixed = false;                  // several things in one, or what no gradient may be
-
-  bool empty() const { return tensor.empty() && part_of == nullptr && squares.empty() && !mixed; }
-  bool operator==(const Content&) const = default;
-};
-
-using Pieces = std::vector<std::pair<Range, Content>>;
-
-struct Layout {
-  Pieces pieces;  // relative to the start
-  AxisId axis = 0;
-  uint64_t part_bytes = 0;
-  int32_t flat = -1;  // parts are as Program::layouts cuts them, instead of equal along `axis`,
-  size_t depth = 0;   // by so many of its axes
-};
 
 // Through which buffer the bytes got their content: seen through another one they mean nothing.
 struct Held {
@@ -54,56 +27,6 @@ constexpr const char* kUpdated = "(updated parameters)";
 
 Range moved(const Range& range, uint64_t from, uint64_t to) {
   return {range.lo - from + to, range.hi - from + to};
-}
-
-Content mixture() {
-  Content out;
-  out.mixed = true;
-  return out;
-}
-
-std::vector<int> only(int64_t member, int64_t members) {
-  std::vector<int> out(static_cast<size_t>(members));
-  out[static_cast<size_t>(member)] = 1;
-  return out;
-}
-
-Content sum(const Content& a, const Content& b);
-
-// The sum of two parts of buckets that are cut alike.
-Content sum_of_parts(const Content& a, const Content& b) {
-  const Layout &x = *a.part_of, &y = *b.part_of;
-  if (x.flat < 0 || x.flat != y.flat || x.depth != y.depth) return mixture();
-  const auto layout = std::make_shared<Layout>(x);
-  layout->pieces.clear();
-  for (const auto& [range, content] : x.pieces) {
-    for (const auto& [other, more] : y.pieces) {
-      const Range both{std::max(range.lo, other.lo), std::min(range.hi, other.hi)};
-      if (both.lo < both.hi) layout->pieces.emplace_back(both, sum(content, more));
-    }
-  }
-  Content out;
-  out.part_of = layout;
-  return out;
-}
-
-// The sum of two values, element by element.
-Content sum(const Content& a, const Content& b) {
-  if (a.empty() && b.empty()) return {};
-  if (a.part_of != nullptr && b.part_of != nullptr && a.part_of != b.part_of) return sum_of_parts(a, b);
-  if (a.mixed || b.mixed || a.tensor != b.tensor || a.part_of != b.part_of) return mixture();
-  Content out = a;
-  if (a.summed == b.summed && (a.summed.empty() || a.from != b.from)) {  // of microbatches
-    for (const auto& [key, count] : b.from) out.from[key] += count;
-    return out;
-  }
-  if (a.from != b.from || a.summed.size() != b.summed.size()) return mixture();
-  for (auto& [axis, members] : out.summed) {  // of members
-    const auto other = b.summed.find(axis);
-    if (other == b.summed.end()) return mixture();
-    for (size_t i = 0; i < members.size(); ++i) members[i] += other->second[i];
-  }
-  return out;
 }
 
 constexpr const char* kLoss = "loss";
@@ -403,7 +326,7 @@ class Completeness {
     if (instr.reduction != Reduction::sum) return mixture();
     if (content.part_of != nullptr) {  // what is left to sum of a part
       if (content.part_of->flat < 0) return mixture();
-      const auto layout = std::make_shared<Layout>(*content.part_of);
+      const auto layout = std::make_shared<PartLayout>(*content.part_of);
       for (auto& [piece, inner] : layout->pieces) inner = reduced(std::move(inner), instr);
       content.part_of = layout;
       return content;
@@ -432,7 +355,7 @@ class Completeness {
   Pieces scattered(const Instr& instr) const {
     const auto depths = depths_of(program_.layouts[static_cast<size_t>(instr.layout)], instr.axes);
     if (!depths) return {{range(instr.out[0]), mixture()}};
-    const auto layout = std::make_shared<Layout>();
+    const auto layout = std::make_shared<PartLayout>();
     layout->flat = instr.layout;
     layout->depth = depths->inner;
     const Content part = content_of(instr.in[0]);
@@ -455,7 +378,7 @@ class Completeness {
   Pieces exchanged(const Instr& instr) const {
     const Range to = range(instr.out[0]), from = range(instr.in[0]);
     const int64_t n = program_.mesh.size(instr.axes);
-    const auto layout = std::make_shared<Layout>();
+    const auto layout = std::make_shared<PartLayout>();
     layout->axis = instr.axes[0];
     layout->part_bytes = (to.hi - to.lo) / static_cast<uint64_t>(n);
     bool known = false, fit = instr.axes.size() == 1;
@@ -484,7 +407,7 @@ class Completeness {
     const AxisId axis = instr.axes[0];
     if (instr.layout >= 0) return {{to, content}};
     if (content.part_of != nullptr) {
-      const Layout& layout = *content.part_of;
+      const PartLayout& layout = *content.part_of;
       if (layout.flat >= 0 || instr.axes.size() != 1 || layout.axis != axis ||
           layout.part_bytes != from.hi - from.lo)
         return {{to, mixture()}};
