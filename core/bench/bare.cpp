@@ -19,7 +19,7 @@ constexpr int64_t kLanes = 16;
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 // targets[k][i] = sum of sources[r][i], for whole vectors; the rest by elements.
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose runtime comes after the choice of a clone
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 void

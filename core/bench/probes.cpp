@@ -18,7 +18,7 @@ constexpr size_t kHuge = size_t{2} << 20;
 constexpr int64_t kRounds = 50000;
 
 // Independent chains of multiply-adds in registers; the widest vectors are split where a machine lacks them.
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose runtime comes after the choice of a clone
 __attribute__((target_clones("avx512f", "avx2,fma", "default")))
 #endif
 double
