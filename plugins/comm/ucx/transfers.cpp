@@ -167,11 +167,23 @@ void Transfers::for_each_in_flight(Visit visit) const {
   }
 }
 
-std::optional<Problem> Transfers::problem() const {
+std::optional<Problem> Transfers::problem() {
   if (problem_) return problem_;
   if (suspicion_ && Clock::now() - suspected_at_ > kGrace) return suspicion_;
-  if (pending_ + cards_pending_ == 0 || !group_.has_trouble()) return std::nullopt;
+  std::optional<Problem> lost = missed();
+  if (!lost) {
+    missed_since_.reset();
+    return std::nullopt;
+  }
+  // What a peer sent before it said goodbye has come, but a receive that has only just been posted learns of
+  // that as UCX goes on.
+  if (!missed_since_) missed_since_ = Clock::now();
+  return Clock::now() - *missed_since_ > kGrace ? lost : std::nullopt;
+}
+
+std::optional<Problem> Transfers::missed() const {
   std::optional<Problem> lost;
+  if (pending_ + cards_pending_ == 0 || !group_.has_trouble()) return lost;
   for_each_in_flight([&](const Slot& slot) {
     const Peer& peer = group_.peer(slot.member);
     if (!peer.usable() && !lost) lost = Problem{TENON_E_PEER, peer.trouble()};

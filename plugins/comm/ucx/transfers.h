@@ -33,7 +33,7 @@ class Transfers {
   bool stage_done() const { return pending_ == 0; }
   bool cards_done() const { return cards_pending_ == 0; }
   // What went wrong, if anything: told by a message, or by the loss of a peer that we wait for.
-  std::optional<Problem> problem() const;
+  std::optional<Problem> problem();
   uint64_t number() const { return number_; }
   // World ranks whose messages have not come; or, if there are none, who have not taken ours.
   std::string waiting_for() const;
@@ -65,6 +65,8 @@ class Transfers {
   void fail(const Problem& problem);
   uint32_t& counter_of(const Slot& slot) { return slot.is_card ? cards_pending_ : pending_; }
   bool progress_until_ended(int64_t timeout_ns);
+  // A peer that is gone while we wait for it.
+  std::optional<Problem> missed() const;
   template <class Visit>
   void for_each_in_flight(Visit visit) const;
 
@@ -82,6 +84,7 @@ class Transfers {
   // A message of the wrong size in a collective: the card that says why may still be on its way.
   std::optional<Problem> suspicion_;
   Clock::time_point suspected_at_;
+  std::optional<Clock::time_point> missed_since_;
 };
 
 }  // namespace tenon::comm_ucx
