@@ -158,10 +158,10 @@ class Planner {
     std::vector<AxisId> out;
     for (AxisId axis : leaf.reduce)
       if (std::ranges::count(storage.axes, axis) > 0) out.push_back(axis);
-    const auto rest = std::ranges::stable_partition(out, [&](AxisId axis) {
+    const auto rest = std::stable_partition(out.begin(), out.end(), [&](AxisId axis) {
       return storage.level == 3 && (storage.within.empty() || std::ranges::count(storage.within, axis) > 0);
     });
-    return {out, out.size() - rest.size()};
+    return {out, static_cast<size_t>(rest - out.begin())};
   }
 
   // Into the open bucket of its kind, or a new one.

@@ -58,10 +58,10 @@ size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank)
 }
 
 std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes) {
-  const auto found = std::ranges::search(layout.axes, axes);
-  if (axes.empty() || found.empty()) return std::nullopt;
-  return Depths{static_cast<size_t>(found.begin() - layout.axes.begin()),
-                static_cast<size_t>(found.end() - layout.axes.begin())};
+  const auto found = std::search(layout.axes.begin(), layout.axes.end(), axes.begin(), axes.end());
+  if (axes.empty() || found == layout.axes.end()) return std::nullopt;
+  const auto outer = static_cast<size_t>(found - layout.axes.begin());
+  return Depths{outer, outer + axes.size()};
 }
 
 std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const Depths& depths,

@@ -11,16 +11,19 @@ namespace {
 
 std::atomic<long> g_allocations{0};
 
-void* counted(std::size_t bytes) {
+void* counted(std::size_t bytes) noexcept {
   ++g_allocations;
-  if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;
-  throw std::bad_alloc();
+  return std::malloc(bytes > 0 ? bytes : 1);
 }
+
+void* checked(void* p) { return p != nullptr ? p : throw std::bad_alloc(); }
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes) { return checked(counted(bytes)); }
+void* operator new[](std::size_t bytes) { return checked(counted(bytes)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
