@@ -96,8 +96,11 @@ class Owners {
     bytes_.each(range_of(program_, operand), [&](const Owner& owner) {
       if (owner.buffer == operand.buffer) {
         any = true;
-        const int written = program_.instrs[owner.writer].microbatch;
-        if (microbatch >= 0 && written >= 0 && written != microbatch) out.of_another = owner.writer;
+        const Instr& writer = program_.instrs[owner.writer];
+        // Gathered parameters are the same for all microbatches: rows that run interleaved share them.
+        const bool parameters = writer.kind == "all_gather" && writer.layout >= 0;
+        const bool another = microbatch >= 0 && writer.microbatch >= 0 && writer.microbatch != microbatch;
+        if (another && !parameters) out.of_another = owner.writer;
       } else if (owner.buffer != kNone && first_write_[operand.buffer] < owner.writer) {
         out.clobbered_by = owner.writer;
       } else {
