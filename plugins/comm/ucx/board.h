@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tenon_sdk/comm/futex.hpp"
 
@@ -83,6 +84,44 @@ class Ring {
   }
   std::byte* const memory_;
   const uint64_t slots_, slot_bytes_, part_bytes_, inline_bytes_;
+};
+
+// A ring, and what this member knows of the others in it. Operations need not end in the order of their
+// numbers: that a member is done with one says nothing of those below.
+class Sequence {
+ public:
+  Sequence(const Ring& slots, int members, int place)
+      : ring(slots), me_(place), finished_by_(static_cast<size_t>(members)) {}
+  const Ring ring;
+
+  // Whether all members are done with what was in the slot before.
+  bool slot_is_free_for(uint64_t number) const {
+    if (number < ring.slots()) return true;
+    const uint64_t before = number - ring.slots();
+    for (size_t m = 0; m < finished_by_.size(); ++m) {
+      if (finished_by_[m] <= before && !is_done(before, static_cast<int>(m))) return false;
+    }
+    return true;
+  }
+  // I am done with all operations below.
+  uint64_t finished() const { return finished_; }
+  void set_done(uint64_t number) {
+    ring.part(number, me_).done.store(number + 1, std::memory_order_seq_cst);
+    while (is_done(finished_, me_)) ++finished_;
+  }
+  // A member was done with all operations below when it posted.
+  void hear(int member, uint64_t finished) {
+    uint64_t& known = finished_by_[static_cast<size_t>(member)];
+    if (known < finished) known = finished;
+  }
+
+ private:
+  bool is_done(uint64_t number, int member) const {
+    return ring.part(number, member).done.load(std::memory_order_acquire) > number;
+  }
+  const int me_;
+  uint64_t finished_ = 0;
+  std::vector<uint64_t> finished_by_;  // finished() of each member, as far as known
 };
 
 // The first failure of a group, told to all members.

@@ -147,14 +147,11 @@ Problem Group::failure_on_board() const {
 }
 
 Sequence& Group::sequence_of(const comm::Op& op) {
+  if (!comm::pairwise(op.kind))
+    return sequences_.try_emplace({-1, false}, board_->collectives(), size(), me_).first->second;
   const bool sends = op.kind == TENON_COMM_SEND;
-  const std::pair<int, int> key = !comm::pairwise(op.kind) ? std::pair{-1, -1}
-                                  : sends                  ? std::pair{op.me, op.peer}
-                                                           : std::pair{op.peer, op.me};
-  const auto found = sequences_.find(key);
-  if (found != sequences_.end()) return found->second;
-  if (key.first < 0) return sequences_.try_emplace(key, board_->collectives(), size(), me_).first->second;
-  return sequences_.try_emplace(key, board_->pair(key.first, key.second), 2, sends ? 0 : 1).first->second;
+  const Ring ring = sends ? board_->pair(op.me, op.peer) : board_->pair(op.peer, op.me);
+  return sequences_.try_emplace({op.peer, sends}, ring, 2, sends ? 0 : 1).first->second;
 }
 
 }  // namespace tenon::comm_ucx

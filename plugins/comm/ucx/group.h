@@ -80,7 +80,7 @@ class Group : public tenon_comm_group {
   std::unique_ptr<Block> board_memory_;    // the first member's
   std::unique_ptr<Mapping> board_mapped_;  // everyone else's
   std::optional<Board> board_;
-  std::map<std::pair<int, int>, Sequence> sequences_;  // by sender and receiver; collectives: -1, -1
+  std::map<std::pair<int, bool>, Sequence> sequences_;  // by peer and whether I send; collectives: -1
 };
 
 }  // namespace tenon::comm_ucx

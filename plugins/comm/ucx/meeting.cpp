@@ -106,26 +106,14 @@ Meeting::State Meeting::progress() {
   return state_;
 }
 
-bool Meeting::slot_is_free() const {
-  if (number_ < sequence_.ring.slots()) return true;
-  const uint64_t before = number_ - sequence_.ring.slots();
-  for (int m = 0; m < num_parts(); ++m) {
-    uint64_t& finished = sequence_.finished_by[static_cast<size_t>(m)];
-    if (finished > before) continue;
-    if (sequence_.ring.part(before, m).done.load(std::memory_order_acquire) <= before) return false;
-    finished = before + 1;
-  }
-  return true;
-}
-
 // False: the slot is still in use.
 bool Meeting::post() {
-  if (!slot_is_free()) {
+  if (!sequence_.slot_is_free_for(number_)) {
     sequence_.ring.wanted(number_).store(number_ + 1, std::memory_order_seq_cst);
-    if (!slot_is_free()) return false;
+    if (!sequence_.slot_is_free_for(number_)) return false;
   }
   Part& mine = part(me_);
-  mine.finished = sequence_.finished;
+  mine.finished = sequence_.finished();
   mine.signature = signature_;
   mine.src_segment = source_.segment;
   mine.src_offset = source_.offset;
@@ -156,8 +144,7 @@ bool Meeting::all_have_posted() {
     if (next_ == me_) continue;
     const Part& theirs = part(next_);
     if (theirs.posted.load(std::memory_order_seq_cst) != number_ + 1) return false;
-    uint64_t& finished = sequence_.finished_by[static_cast<size_t>(next_)];
-    finished = std::max(finished, theirs.finished);
+    sequence_.hear(next_, theirs.finished);
     if (theirs.signature != signature_) compare(next_);
   }
   return true;
@@ -250,10 +237,9 @@ bool Meeting::needs(int member) const {
 }
 
 void Meeting::set_done() {
-  Sequence& s = sequence_;
-  part(me_).done.store(number_ + 1, std::memory_order_seq_cst);
-  while (s.ring.part(s.finished, me_).done.load(std::memory_order_relaxed) == s.finished + 1) ++s.finished;
-  bool awaited = s.ring.wanted(number_).load(std::memory_order_seq_cst) == number_ + s.ring.slots() + 1;
+  sequence_.set_done(number_);
+  const Ring& ring = sequence_.ring;
+  bool awaited = ring.wanted(number_).load(std::memory_order_seq_cst) == number_ + ring.slots() + 1;
   const int posted = comm::pairwise(op_.kind) ? 1 : op_.n;
   for (int m = 0; m < posted && !awaited; ++m) awaited = m != me_ && in_segment(part(m).src_segment);
   if (!awaited) return;

@@ -19,16 +19,6 @@ namespace tenon::comm_ucx {
 
 class Group;
 
-// A ring, and what this member knows of the others in it.
-struct Sequence {
-  Sequence(const Ring& slots, int members, int place)
-      : ring(slots), me(place), finished_by(static_cast<size_t>(members)) {}
-  const Ring ring;
-  const int me;
-  uint64_t finished = 0;              // I am done with all operations below
-  std::vector<uint64_t> finished_by;  // the same of each member, as far as known
-};
-
 class Meeting {
  public:
   Meeting(Group& group, const comm::Op& op, comm::Reducer reducer);
@@ -70,7 +60,6 @@ class Meeting {
   int rank_of(int part) const;
   Part& part(int of) const { return sequence_.ring.part(number_, of); }
   uint64_t table_bytes() const;
-  bool slot_is_free() const;
   bool post();
   void put_inline(Part& mine);
   bool all_have_posted();

@@ -28,6 +28,7 @@ void Transfers::begin(uint64_t number) {
   num_used_ = 0;
   problem_.reset();
   suspicion_.reset();
+  missed_since_.reset();
   if (comm::pairwise(op_.kind) || op_.n == 1) return;
   card_in_ = {this, nullptr, (op_.me + op_.n - 1) % op_.n, false, true, sizeof(Card), Channel::kCard};
   card_out_ = {this, nullptr, (op_.me + 1) % op_.n, true, true, sizeof(Card), Channel::kCard};
