@@ -139,7 +139,7 @@ tenon_code replicate(tenon_graph* g, tenon_value_id id, const char* axis, tenon_
   return pin(g, id, std::nullopt, axis, error);
 }
 
-constexpr uint32_t kMostStorageLevel = 3;
+constexpr uint32_t kMostStorageLevel = 3;  // parameters too, so that they are gathered
 
 // The axes with a name that must be among others; none without a name.
 tenon_code axes_within(tenon_graph* g, const char* name, const std::vector<AxisId>& all,
@@ -165,6 +165,12 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   }
   if (level > kMostStorageLevel)
     return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
+  if (near != nullptr && level < kMostStorageLevel) {
+    g->fix = "ask for level 3, or for no gathers within an axis";
+    return refuse(error, TENON_E_ARGUMENT,
+                  "wants '" + value.name + "' gathered within '" + near +
+                      "', but only parameters that rest in parts are gathered");
+  }
   std::vector<AxisId> axes, within;
   if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
   if (const tenon_code code = axes_within(g, near, axes, within, error); code < 0) return code;

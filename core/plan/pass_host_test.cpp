@@ -203,6 +203,9 @@ TEST_F(PassStorage, what_cannot_rest_in_parts_is_refused) {
   expect(run({table(store<1, kNoAxis>)}), "P003", "parallel/a: the mesh has no axis 'ep'");
   expect(run({table(store<3, kDp, kTp>)}), "P003",
          "parallel/a: axis 'tp' is not part of the one that it would be within");
+  expect(
+      run({table(store<2, kDp, kDp>)}), "P003",
+      "parallel/a: wants 'weight' gathered within 'dp', but only parameters that rest in parts are gathered");
   const auto input = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
     return config->api->store(graph, kTokens, 1, "dp", nullptr, error);
   };

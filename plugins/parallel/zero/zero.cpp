@@ -11,10 +11,6 @@ void run(PassGraph& graph, const Options& options) {
   const std::string within = options.string("within");
   graph.axis_size(axis);
   const auto stage = static_cast<uint32_t>(options.integer("stage"));
-  if (!within.empty() && stage != 3) {
-    throw Failure(TENON_E_RECIPE, "'within' says where parameters are gathered, which only stage 3 does",
-                  "set stage = 3, or leave 'within' out");
-  }
   for (const PassValue& param : graph.values(TENON_ROLE_PARAM)) graph.store(param.id, stage, axis, within);
 }
 

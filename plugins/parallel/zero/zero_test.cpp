@@ -43,12 +43,6 @@ TEST_F(Zero, gathers_can_stay_within_a_sub_axis_at_stage_3) {
   EXPECT_EQ(graph_.stored, (Stored{{"wte", 3, "dp within dp_in"}, {"norm", 3, "dp within dp_in"}}));
 }
 
-TEST_F(Zero, without_gathers_nothing_is_within) {
-  options_.set("within", "dp_in");
-  EXPECT_EQ(run(), "'within' says where parameters are gathered, which only stage 3 does");
-  EXPECT_TRUE(graph_.stored.empty());
-}
-
 TEST_F(Zero, an_axis_that_the_mesh_lacks_is_refused_by_name) {
   options_.set("axis", "data");
   EXPECT_EQ(run(), "the mesh has no axis 'data': add it to mesh, or set axis to one of its");
