@@ -8,6 +8,7 @@
 #include "bench/probes.h"
 #include "bench/work.h"
 #include "plan/bucket_kernels.h"
+#include "plan/contributions.h"
 
 namespace tenon::bench {
 namespace {
@@ -39,7 +40,7 @@ std::vector<Case> cases_of(const Program& program) {
 int64_t choices(const Instr& instr, const Operand& operand) {
   if (instr.kind.starts_with("embedding"))  // rows of the table, or of its gradient
     return (instr.kind.ends_with("wgrad") ? instr.out[0] : instr.in[1]).dims[0];
-  if (instr.kind.starts_with("linear_cross_entropy")) return instr.in[1].dims[0];
+  if (is_fused_head(instr)) return instr.in[1].dims[0];
   if (instr.kind.starts_with("cross_entropy") && instr.kind != "cross_entropy_join")
     return instr.in[0].dims.back();
   return std::max<int64_t>(operand.dims.empty() ? 0 : operand.dims.back(), 1);  // positions

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "plan/contributions.h"
+
 namespace tenon::bench {
 namespace {
 
@@ -17,8 +19,6 @@ std::string product_name(const Instr& instr) {
                      all / static_cast<double>(instr.out[0].elements()));
 }
 
-bool is_head(const Instr& instr) { return instr.kind.starts_with("linear_cross_entropy"); }
-
 // Tokens, vocabulary and width.
 std::string head_name(const Instr& instr) {
   const int64_t tokens = instr.in[2].elements(), vocabulary = instr.in[1].dims[0];
@@ -26,7 +26,7 @@ std::string head_name(const Instr& instr) {
 }
 
 std::string name_of(const Instr& instr) {
-  if (is_head(instr)) return head_name(instr);
+  if (is_fused_head(instr)) return head_name(instr);
   if (instr.kind.starts_with("linear")) return product_name(instr);
   const bool reduces = instr.out.empty() || (instr.out[0].elements() == 1 && !instr.in.empty());
   const Operand& shown = reduces ? instr.in[0] : instr.out[0];
@@ -51,7 +51,7 @@ double bytes_moved(const Instr& instr) {
 
 Work work_of(const Instr& instr) {
   const auto& any =
-      instr.out.empty() || is_head(instr) ? instr.in : instr.out;  // a head's loss is always f64
+      instr.out.empty() || is_fused_head(instr) ? instr.in : instr.out;  // a head's loss is always f64
   const bool wide = !any.empty() && any[0].dtype == Dtype::f64;
   return {name_of(instr) + (instr.accumulate ? " +=" : ""), instr.flops * (wide ? 2 : 1), bytes_moved(instr)};
 }

@@ -31,6 +31,16 @@ std::optional<Instr> add_norm(Window window) {
   return out;
 }
 
+// z = x + bias and its activation. Both are results: the gradient starts from z.
+std::optional<Instr> bias_gelu(Window window) {
+  const Instr &bias = *window[0], &gelu = *window[1];
+  if (!same(bias.out[0], gelu.in[0])) return std::nullopt;
+  Instr out = bias;
+  out.kind = "bias_gelu";
+  out.out.push_back(gelu.out[0]);
+  return out;
+}
+
 // A gradient that is added to one that is there: the kernel adds it itself.
 std::optional<Instr> accumulate(Window window) {
   const Instr &kernel = *window[0], &add = *window[1];
@@ -78,6 +88,7 @@ const std::vector<Rule>& rules() {
       {{"linear", "cross_entropy"}, head_loss},
       {{"add", "layernorm"}, add_norm},
       {{"add", "rmsnorm"}, add_norm},
+      {{"bias_add", "gelu"}, bias_gelu},
       {{"linear_dgrad", "add"}, accumulate},
       {{"layernorm_dgrad", "add"}, accumulate},
       {{"rmsnorm_dgrad", "add"}, accumulate},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/builder.h"
+#include "plan/contributions.h"
 
 namespace tenon {
 namespace {
@@ -88,6 +89,20 @@ TEST_F(FuseNorm, stays_apart_around_a_transfer_that_brings_an_operand) {
   builder.collective("all_gather", {0}, Phase::forward, y, w);
   norm();
   EXPECT_EQ(fused(), "add all_gather rmsnorm");
+}
+
+TEST_F(FuseNorm, a_bias_and_its_activation_give_both) {
+  push("bias_add", {x, w}, {z});
+  push("gelu", {z}, {y});
+  push("gelu_dgrad", {n, z}, {r}, Phase::input_grad);
+  EXPECT_EQ(fused(), "bias_gelu gelu_dgrad");
+  EXPECT_EQ(instr(0).out[0].name + instr(0).out[1].name, "zy");
+}
+
+TEST_F(FuseNorm, a_bias_and_the_activation_of_another_value_stay_apart) {
+  push("bias_add", {x, w}, {z});
+  push("gelu", {x}, {y});
+  EXPECT_EQ(fused(), "bias_add gelu");
 }
 
 class FuseGradient : public Fuse {

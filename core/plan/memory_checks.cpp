@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "plan/checks.h"
+#include "plan/contributions.h"
 #include "plan/verify.h"
 
 namespace tenon {

@@ -12,11 +12,6 @@ const char* name_of(Space space) {
   return kNames[static_cast<size_t>(space)];
 }
 
-bool adds_into(const Instr& instr, size_t output) {
-  constexpr size_t kWeight = 2;  // its other outputs are no sums
-  return instr.accumulate && (instr.kind != "linear_cross_entropy_grad" || output == kWeight);
-}
-
 namespace {
 
 // How many members, one behind the other, have one part at this depth.
@@ -57,6 +52,10 @@ size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank)
   return static_cast<size_t>(index_on(program.mesh, program.mesh.coordinate(rank), layout.axes));
 }
 
+FlatPart part_of(const Program& program, const FlatLayout& layout, size_t depth, int64_t rank) {
+  return part_at(program.mesh, layout, depth, member_of(program, layout, rank));
+}
+
 std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes) {
   const auto found = std::search(layout.axes.begin(), layout.axes.end(), axes.begin(), axes.end());
   if (axes.empty() || found == layout.axes.end()) return std::nullopt;
@@ -78,8 +77,7 @@ std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
   if (tensor.depth == 0) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
   const FlatLayout& layout = program.layouts[tensor.layout];
-  const FlatPart mine = part_at(program.mesh, layout, tensor.depth, member_of(program, layout, rank));
-  const LeafPart part = leaf_in(layout.leaves[tensor.leaf], mine);
+  const LeafPart part = leaf_in(layout.leaves[tensor.leaf], part_of(program, layout, tensor.depth, rank));
   const auto bytes = static_cast<uint64_t>(part.at * size_of(tensor.operand.dtype));
   return {part.first, part.count, tensor.operand.buffer, bytes};
 }

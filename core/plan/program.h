@@ -70,9 +70,6 @@ struct Instr {
   std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
 };
 
-// Whether the instruction adds to what an output holds, instead of overwriting it.
-bool adds_into(const Instr& instr, size_t output);
-
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {
   std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"
@@ -150,6 +147,8 @@ struct Program {
 
 // Which of the layout's members a rank is.
 size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank);
+// What it has of what only the first `depth` axes cut.
+FlatPart part_of(const Program& program, const FlatLayout& layout, size_t depth, int64_t rank);
 // A transfer that gathers or scatters a bucket over some axes behind one another: from which depth to which.
 // Nothing: it runs over other axes.
 struct Depths {

@@ -173,7 +173,7 @@ void Executor::add_updates(const Instr& instr) {
   const auto address = [&](const Operand& operand, int64_t at) {
     return device_.address(program_, operand) + at * size_of(operand.dtype);
   };
-  const FlatPart mine = part_at(program_.mesh, layout, layout.depth(), member(layout));
+  const FlatPart mine = part_of(program_, layout, layout.depth(), device_.id().rank);
   std::map<int, size_t> of_group;  // -> updates_
   for (size_t l = 0; l < layout.leaves.size(); ++l) {
     const LeafPart part = leaf_in(layout.leaves[l], mine);

@@ -274,8 +274,7 @@ Session::GradientPart Session::gradient(const std::string& param) const {
   for (const Instr& instr : program.instrs) {
     if (instr.kind != "update" || instr.layout != static_cast<int32_t>(info->layout)) continue;
     const FlatLayout& layout = program.layouts[info->layout];
-    const size_t member = member_of(program, layout, options_.id.rank);
-    const FlatPart mine = part_at(program.mesh, layout, layout.depth(), member);
+    const FlatPart mine = part_of(program, layout, layout.depth(), options_.id.rank);
     const LeafPart part = leaf_in(layout.leaves[info->leaf], mine);
     const char* base = device_->address(program, instr.in[0]);
     return {base + part.at * size_of(instr.in[0].dtype), part.first, part.count};

@@ -14,15 +14,9 @@ const std::set<std::string> kAccumulating = {
     "linear_dgrad",         "layernorm_dgrad",       "rmsnorm_dgrad",  "embedding_wgrad",
     "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",   "bias_wgrad",
     "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
-const std::set<std::string> kInplace = {"bias_add",
-                                        "rope",
-                                        "gelu_dgrad",
-                                        "dropout",
-                                        "cross_entropy_dgrad",
-                                        "add",
-                                        "add_layernorm",
-                                        "add_rmsnorm",
-                                        "cross_entropy_shard_dgrad"};
+const std::set<std::string> kInplace = {
+    "bias_add", "rope",          "gelu_dgrad",  "dropout",   "cross_entropy_dgrad",
+    "add",      "add_layernorm", "add_rmsnorm", "bias_gelu", "cross_entropy_shard_dgrad"};
 
 }  // namespace
 
@@ -126,6 +120,13 @@ Op CaseMaker::bias_add() {
           {random({n_.b, n_.s, n_.g, n_.h}), random({n_.g, n_.h})},
           {real({n_.b, n_.s, n_.g, n_.h})},
           {}};
+}
+
+Op CaseMaker::bias_gelu() {
+  Op op = bias_add();
+  op.kind = "bias_gelu";
+  op.out.push_back(op.out[0]);
+  return op;
 }
 
 Op CaseMaker::rope(bool inverse) {
@@ -378,6 +379,7 @@ void CaseMaker::add_shape_ops(std::vector<Case>& cases) {
 
 void CaseMaker::add_fused(std::vector<Case>& cases) {
   for (const Op& norm : {layernorm(), rmsnorm()}) add_plain(cases, "add_" + norm.kind, add_norm(norm));
+  add_plain(cases, "bias_gelu", bias_gelu());
   for (double padding : {0.0, 0.4, 1.0}) {
     const Op head = linear_cross_entropy(padding);
     Op grad = linear_cross_entropy_grad(head);

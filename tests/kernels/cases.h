@@ -47,6 +47,7 @@ class CaseMaker {
   Op linear();                  // x[b s h] w[g r d h]
   Op linear_structured();       // x[b s g d] w[h g d]
   Op bias_add();
+  Op bias_gelu();
   Op rope(bool inverse);
   enum class Positions { causal, offset, shuffled, blind };
   Op attention(Positions positions);

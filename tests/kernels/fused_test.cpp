@@ -50,6 +50,15 @@ TEST_P(Fused, sum_and_norm_are_add_and_norm) {
   }
 }
 
+TEST_P(Fused, bias_and_gelu_are_one_after_the_other) {
+  for (CaseMaker& make : makers()) {
+    const Op fused = make.bias_gelu();
+    std::vector<Tensor> want = run({"bias_add", fused.in, {fused.out[0]}, {}});
+    want.push_back(run({"gelu", {want[0]}, {fused.out[1]}, {}})[0]);
+    expect_same(fused, run(fused), want);
+  }
+}
+
 // Up to 512 tokens the logits are one block, above several.
 TEST_P(Fused, heads_are_their_parts) {
   std::vector<CaseMaker> all = makers();

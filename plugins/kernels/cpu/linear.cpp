@@ -1,5 +1,5 @@
-// linear, bias_add and their gradients. Each element of a product is one sum in order, so its bits depend on
-// neither threads nor tiles.
+// linear, bias_add and their gradients, and bias_gelu. Each element of a product is one sum in order, so its
+// bits depend on neither threads nor tiles.
 #include "product.h"
 #include "reduce.h"
 
@@ -48,6 +48,19 @@ void bias_add(const Call& call) {
   });
 }
 
+// By rows, which are still in the first cache for the second loop.
+template <class T>
+void bias_gelu(const Call& call) {
+  const int64_t width = call.size("o..");
+  const Loops<T>& loops = call.loops<T>();
+  call.rows(call.size("b") * call.size("s"), width, [&](int64_t begin, int64_t n) {
+    for (int64_t at = begin * width; at < (begin + n) * width; at += width) {
+      loops.bias_add(call.in<T>(0) + at, call.in<T>(1), call.out<T>(0) + at, 1, width);
+      loops.gelu(call.out<T>(0) + at, call.out<T>(1) + at, width);
+    }
+  });
+}
+
 template <class T>
 void bias_wgrad(const Call& call) {
   const int64_t width = call.size("o.."), rows = call.size("b") * call.size("s");
@@ -73,6 +86,7 @@ constexpr Entry kOps[] = {
        return product_bytes(p, Sizes(p).outs, Sizes(p).ins, Sizes(p).rows, true, false);
      }},
     {"bias_add", bias_add<float>, bias_add<double>},
+    {"bias_gelu", bias_gelu<float>, bias_gelu<double>},
     {"bias_wgrad", bias_wgrad<float>, bias_wgrad<double>, nullptr, nullptr,
      [](const Problem& p) { return partial_bytes(p, p.size("b") * p.size("s"), p.size("o.."), 1); }},
 };

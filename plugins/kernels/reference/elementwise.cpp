@@ -1,4 +1,4 @@
-// gelu, swiglu, their gradients, and add.
+// gelu, swiglu, their gradients, bias_gelu, and add.
 #include <cmath>
 #include <numbers>
 #include <type_traits>
@@ -13,15 +13,25 @@ constexpr double kGeluCubic = 0.044715;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+// x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+double gelu_of(double x) { return 0.5 * x * (1 + std::tanh(kGeluScale * (x + kGeluCubic * x * x * x))); }
+
 template <class T>
 void gelu(const Call& call) {
   const int64_t n = call.problem.inputs()[0].elements();
-  const T* in = call.in<T>(0);
+  const T* x = call.in<T>(0);
   T* y = call.out<T>(0);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(gelu_of(x[i]));
+}
+
+template <class T>
+void bias_gelu(const Call& call) {
+  const int64_t n = call.problem.inputs()[0].elements(), outs = call.size("o..");
+  const T *x = call.in<T>(0), *bias = call.in<T>(1);
+  T *z = call.out<T>(0), *y = call.out<T>(1);
   for (int64_t i = 0; i < n; ++i) {
-    const double x = in[i];
-    y[i] = static_cast<T>(0.5 * x * (1 + std::tanh(kGeluScale * (x + kGeluCubic * x * x * x))));
+    z[i] = static_cast<T>(static_cast<double>(x[i]) + bias[i % outs]);
+    y[i] = static_cast<T>(gelu_of(z[i]));
   }
 }
 
@@ -76,6 +86,7 @@ void add(const Call& call) {
 
 constexpr Entry kOps[] = {
     {"gelu", gelu<float>, gelu<double>},
+    {"bias_gelu", bias_gelu<float>, bias_gelu<double>},
     {"gelu_dgrad", gelu_dgrad<float>, gelu_dgrad<double>},
     {"swiglu", swiglu<float>, swiglu<double>},
     {"swiglu_dgrad", swiglu_dgrad<float>, swiglu_dgrad<double>},

@@ -67,6 +67,7 @@ inline constexpr Signature kSignatures[] = {
     {"cross_entropy", "logits[b s v], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]", "", false,
      false},
     {"cross_entropy_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "", false, true},
+    {"bias_gelu", "x[b s o..], bias[o..]", "z[b s o..], y[b s o..]", "", false, true},
     {"linear_cross_entropy", "x[b s k..], w[v k..], targets[b s] i32", "loss[] f64, count[] i64", "", false,
      false},
     {"linear_cross_entropy_grad", "x[b s k..], w[v k..], targets[b s] i32",

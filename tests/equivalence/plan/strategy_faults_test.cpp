@@ -130,10 +130,10 @@ TEST_F(PipelineFault, a_transfer_across_stages_and_another_axis) {
 
 TEST_F(PipelineFault, another_microbatchs_activation) {
   const auto gelu = [](int microbatch) {
-    return [microbatch](const Instr& i) { return i.kind == "gelu" && i.microbatch == microbatch; };
+    return [microbatch](const Instr& i) { return i.kind == "gelu_dgrad" && i.microbatch == microbatch; };
   };
   const InstrId first = find(0, gelu(0)), second = find(0, gelu(1));
-  at(0, second).in[0] = at(0, first).in[0];
+  at(0, second).in[1] = at(0, first).in[1];
   replan();
   expect("V006", "was written for microbatch 0 by instruction", named(second));
 }
@@ -141,9 +141,9 @@ TEST_F(PipelineFault, another_microbatchs_activation) {
 // What the backward of a microbatch in flight needs is given to the next one.
 TEST_F(PipelineFault, a_buffer_reused_too_early) {
   const auto gelu = [](int microbatch) {
-    return [microbatch](const Instr& i) { return i.kind == "gelu" && i.microbatch == microbatch; };
+    return [microbatch](const Instr& i) { return i.kind == "bias_gelu" && i.microbatch == microbatch; };
   };
-  const Operand kept = at(0, find(0, gelu(0))).in[0], next = at(0, find(0, gelu(1))).in[0];
+  const Operand kept = at(0, find(0, gelu(0))).out[0], next = at(0, find(0, gelu(1))).out[0];
   program().buffers[next.buffer].offset = program().buffers[kept.buffer].offset;
   const Status status = check_uses(program());
   ASSERT_FALSE(status.ok());
