@@ -1,5 +1,5 @@
 // `tenon bench` on a small model: every field is there and fits the others. Never how fast anything is.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

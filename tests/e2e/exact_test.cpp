@@ -1,5 +1,5 @@
 // Exact mode through the command: the number of ranks, and what joins them, does not change a bit.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

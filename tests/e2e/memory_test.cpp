@@ -1,10 +1,10 @@
 // Memory on a model of more than 100 million parameters: what was planned is what is used, and it stays so.
 #include <malloc.h>
 
-#include "e2e/workplace.hpp"
 #include "host/resolve.h"
+#include "recipes.hpp"
 #include "run/session.h"
-#include "support/recipes.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

@@ -1,6 +1,6 @@
 // What the command says to mistakes, word for word, and its exit code. Nothing that failed before its first
 // step leaves a run behind.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

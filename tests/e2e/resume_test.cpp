@@ -1,5 +1,6 @@
 // Stopping and going on through the command: the end is the undisturbed run's, bit for bit.
-#include "e2e/workplace.hpp"
+#include "run/checkpoint/load.h"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

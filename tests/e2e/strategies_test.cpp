@@ -1,6 +1,6 @@
 // What `tenon check` says to meshes, strategies and schedules that do not fit the model or each other: code,
 // recipe line, and what to do. No rank has to exist for that.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

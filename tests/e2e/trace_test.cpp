@@ -1,6 +1,6 @@
 // `tenon train --trace`: every instruction of the traced steps of every rank, where and when it ran; and that
 // looking changes nothing.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

@@ -1,5 +1,5 @@
 // Every verb of the command on a small model, in plain text and in JSON.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

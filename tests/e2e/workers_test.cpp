@@ -1,5 +1,5 @@
 // Workers that die: the command ends with their name, leaves nothing behind, and the run can go on.
-#include "e2e/workplace.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

@@ -6,8 +6,9 @@
 
 #include <cmath>
 
-#include "e2e/workplace.hpp"
+#include "run/checkpoint/load.h"
 #include "text_file.hpp"
+#include "workplace.hpp"
 
 namespace tenon::test {
 namespace {

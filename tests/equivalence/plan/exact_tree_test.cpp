@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "recipes.hpp"
+#include "run/rendezvous/memory_rendezvous.h"
 #include "virtual_run.hpp"
 
 namespace tenon::test {

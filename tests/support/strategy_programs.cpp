@@ -1,12 +1,10 @@
-// The train programs of a combination of strategies, compiled with the real plugins.
-#pragma once
+#include "strategy_programs.hpp"
 
 #include <stdexcept>
 
-#include "combination.hpp"
-#include "virtual_run.hpp"
-
 namespace tenon::test {
+
+namespace {
 
 constexpr uint64_t kSmallBuckets = 8192;  // bytes: several buckets
 
@@ -16,7 +14,9 @@ T value_or_throw(Result<T> result) {
   return std::move(result).value();
 }
 
-inline std::vector<Program> compile_document(const Json& document, int world) {
+}  // namespace
+
+std::vector<Program> compile_document(const Json& document, int world) {
   PluginRegistry registry(test_registry());
   const Recipe recipe = value_or_throw(read_recipe(document));
   const PluginSet plugins = value_or_throw(load_plugins(registry, recipe));
@@ -26,8 +26,7 @@ inline std::vector<Program> compile_document(const Json& document, int world) {
   return value_or_throw(compile(recipe, ProgramKind::train, options)).programs;
 }
 
-// Compiled once for all tests of a process.
-inline const std::vector<Program>& programs_of(const Combination& c) {
+const std::vector<Program>& programs_of(const Combination& c) {
   static std::map<std::string, std::vector<Program>> known;
   auto it = known.find(c.name);
   if (it == known.end())

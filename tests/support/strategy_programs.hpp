@@ -1,0 +1,14 @@
+// The train programs of a combination of strategies, compiled with the real plugins.
+#pragma once
+
+#include "combination.hpp"
+#include "virtual_run.hpp"
+
+namespace tenon::test {
+
+std::vector<Program> compile_document(const Json& document, int world);
+
+// Compiled once for all tests of a process.
+const std::vector<Program>& programs_of(const Combination& c);
+
+}  // namespace tenon::test
