@@ -17,6 +17,30 @@ std::string corpus_file() {
   return path;
 }
 
+RunRecord must_run(const Json& recipe, const RunOptions& options) {
+  auto record = run_virtual(recipe, options);
+  EXPECT_TRUE(record.ok()) << (record.ok() ? "" : record.error().text());
+  return record.ok() ? std::move(record).value() : RunRecord{};
+}
+
+void expect_same_bits(const RunRecord& one, const RunRecord& many) {
+  ASSERT_FALSE(one.steps.empty());
+  ASSERT_EQ(many.steps.size(), one.steps.size());
+  EXPECT_EQ(many.disagreements, std::vector<std::string>{});
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    const StepResult &a = one.steps[s].result, &b = many.steps[s].result;
+    EXPECT_EQ(b.loss, a.loss) << "step " << s + 1;
+    EXPECT_EQ(b.grad_norm, a.grad_norm) << "step " << s + 1;
+    EXPECT_EQ(b.tokens, a.tokens) << "step " << s + 1;
+    ASSERT_EQ(many.steps[s].gradients.size(), one.steps[s].gradients.size());
+    for (const auto& [name, bytes] : one.steps[s].gradients)
+      EXPECT_TRUE(many.steps[s].gradients.at(name) == bytes)
+          << "gradient of " << name << " at step " << s + 1;
+  }
+  ASSERT_EQ(many.tensors.size(), one.tensors.size());
+  for (const auto& [name, bytes] : one.tensors) EXPECT_TRUE(many.tensors.at(name) == bytes) << name;
+}
+
 double norm_of(const std::vector<double>& v) {
   double sum = 0;
   for (double x : v) sum += x * x;

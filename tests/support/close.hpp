@@ -1,4 +1,4 @@
-// Runs compared within the gates: |d| <= tol * max(|g|, 1e-3 |all g|) for each gradient.
+// Runs compared: bit by bit, or within the gates, |d| <= tol * max(|g|, 1e-3 |all g|) for each gradient.
 #pragma once
 
 #include "virtual_run.hpp"
@@ -7,6 +7,12 @@ namespace tenon::test {
 
 // 1,187 bytes whose last window is short, so that ranks have unequal token counts.
 std::string corpus_file();
+
+// A run that may not fail.
+RunRecord must_run(const Json& recipe, const RunOptions& options);
+
+// Losses, norms, gradients, and what is there in the end.
+void expect_same_bits(const RunRecord& one, const RunRecord& many);
 
 double norm_of(const std::vector<double>& v);
 
