@@ -1,69 +1,18 @@
-// What parallel strategies need: ops on one shard of a vocabulary, attention over blocks of keys, and norms
-// and sums that do not depend on how a gradient is cut. docs/reference/ops.md says what each computes.
+// What parallel strategies need: losses on one shard of a vocabulary, attention over blocks of keys, and
+// norms and sums that do not depend on how a gradient is cut. docs/reference/ops.md says what each computes.
 #include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "op.h"
+#include "shard.h"
 
 namespace tenon::kernels::cpu {
 namespace {
-
-// The row of this shard that an index of the whole vocabulary means, or -1.
-struct Shard {
-  int64_t start, rows;
-  explicit Shard(const Call& call) : start(call.problem.integer("start")), rows(call.size("v")) {}
-  int64_t row(int32_t index) const {
-    return index >= 0 && index >= start && index < start + rows ? index - start : -1;
-  }
-};
-
-template <class T>
-void embedding_shard(const Call& call) {
-  const int64_t tokens = call.size("b") * call.size("s"), width = call.size("h");
-  const auto* ids = call.in<int32_t>(0);
-  const Shard shard(call);
-  call.rows(tokens, width, [&](int64_t first, int64_t n) {
-    for (int64_t t = first; t < first + n; ++t) {
-      T* y = call.out<T>(0) + t * width;
-      const int64_t row = shard.row(ids[t]);
-      if (row < 0)
-        std::fill_n(y, width, T{0});
-      else
-        std::copy_n(call.in<T>(1) + row * width, width, y);
-    }
-  });
-}
-
-// Parts are stripes of columns: each adds all tokens in order, whatever their ids are.
-template <class T>
-void embedding_shard_wgrad(const Call& call) {
-  constexpr int64_t kStripe = 32;
-  const int64_t tokens = call.size("b") * call.size("s"), width = call.size("h");
-  const T* dy = call.in<T>(0);
-  const auto* ids = call.in<int32_t>(1);
-  T* dw = call.out<T>(0);
-  const Shard shard(call);
-  if (!call.problem.accumulate()) {
-    call.elements(call.size("v") * width,
-                  [&](int64_t begin, int64_t n) { std::fill_n(dw + begin, n, T{0}); });
-  }
-  call.ranges(width, kStripe, [&](int64_t begin, int64_t n) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      const int64_t row = shard.row(ids[t]);
-      if (row < 0) continue;
-      const T* from = dy + t * width + begin;
-      T* to = dw + row * width + begin;
-      for (int64_t i = 0; i < n; ++i) to[i] += from[i];
-    }
-  });
-}
 
 template <class T>
 void cross_entropy_shard(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), vocabulary = call.size("v");
   const auto* targets = call.in<int32_t>(1);
-  const Shard shard(call);
+  const Shard shard = Shard::of(call);
   call.rows(tokens, vocabulary, [&](int64_t first, int64_t n) {
     for (int64_t t = first; t < first + n; ++t) {
       const T* logits = call.in<T>(0) + t * vocabulary;
@@ -99,7 +48,7 @@ template <class T>
 void cross_entropy_shard_dgrad(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), vocabulary = call.size("v");
   const auto* targets = call.in<int32_t>(1);
-  const Shard shard(call);
+  const Shard shard = Shard::of(call);
   call.rows(tokens, vocabulary, [&](int64_t first, int64_t n) {
     for (int64_t t = first; t < first + n; ++t) {
       T* dlogits = call.out<T>(0) + t * vocabulary;
@@ -159,8 +108,6 @@ void zeros(const Call& call) {
 }
 
 constexpr Entry kOps[] = {
-    {"embedding_shard", embedding_shard<float>, embedding_shard<double>},
-    {"embedding_shard_wgrad", embedding_shard_wgrad<float>, embedding_shard_wgrad<double>},
     {"cross_entropy_shard", cross_entropy_shard<float>, cross_entropy_shard<double>},
     {"cross_entropy_join", cross_entropy_join<float>, cross_entropy_join<double>},
     {"cross_entropy_shard_dgrad", cross_entropy_shard_dgrad<float>, cross_entropy_shard_dgrad<double>},
