@@ -4,11 +4,12 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
-#include "mapped_file.hpp"
+#include "file.hpp"
 #include "tenon/data.h"
 #include "tenon/plugin.h"
 
@@ -25,21 +26,22 @@ class Corpus {
  public:
   void append(const std::string& path) {
     files_.emplace_back(path);
-    ends_.push_back(size() + static_cast<int64_t>(files_.back().bytes().size()));
+    ends_.push_back(size() + files_.back().size());
   }
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
 
   // out[k] = byte first + k, which must exist.
   void copy(int64_t first, int64_t count, int32_t* out) const {
     size_t file = std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin();
+    std::array<uint8_t, 4096> bytes;
     while (count > 0) {
-      const std::span<const uint8_t> bytes = files_[file].bytes();
-      const int64_t begin = first - (ends_[file] - static_cast<int64_t>(bytes.size()));
-      const int64_t run = std::min(count, ends_[file] - first);
-      out = std::copy_n(bytes.data() + begin, run, out);
+      const int64_t begin = first - (ends_[file] - files_[file].size());
+      const int64_t run = std::min({count, ends_[file] - first, static_cast<int64_t>(bytes.size())});
+      files_[file].read(begin, std::span(bytes).first(static_cast<size_t>(run)));
+      out = std::copy_n(bytes.begin(), run, out);
       first += run;
       count -= run;
-      ++file;
+      if (first == ends_[file]) ++file;
     }
   }
 
@@ -47,18 +49,25 @@ class Corpus {
   void digest(uint8_t out[32]) const {
     SHA256_CTX context;
     SHA256_Init(&context);
-    for (const MappedFile& file : files_) {
-      const uint64_t size = file.bytes().size();
+    std::vector<uint8_t> bytes(size_t{1} << 16);
+    for (const File& file : files_) {
+      const auto size = static_cast<uint64_t>(file.size());
       uint8_t prefix[8];
       for (int i = 0; i < 8; ++i) prefix[i] = static_cast<uint8_t>(size >> (8 * i));
       SHA256_Update(&context, prefix, sizeof prefix);
-      SHA256_Update(&context, file.bytes().data(), size);
+      for (int64_t at = 0; at < file.size();) {
+        const auto part =
+            std::span(bytes).first(std::min(bytes.size(), static_cast<size_t>(file.size() - at)));
+        file.read(at, part);
+        SHA256_Update(&context, part.data(), part.size());
+        at += static_cast<int64_t>(part.size());
+      }
     }
     SHA256_Final(out, &context);
   }
 
  private:
-  std::vector<MappedFile> files_;
+  std::vector<File> files_;
   std::vector<int64_t> ends_;  // position behind each file
 };
 

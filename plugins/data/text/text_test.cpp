@@ -166,6 +166,31 @@ TEST_F(Text, digest_depends_on_content_order_and_borders_but_not_on_names_or_con
   EXPECT_NE(open({"a", "bc"}, 2)->digest(), digest);
 }
 
+TEST_F(Text, windows_are_read_across_long_runs_and_borders) {
+  std::string long_text;
+  for (int i = 0; i < 20000; ++i) long_text += static_cast<char>(i * 7 % 251);
+  write("a", long_text.substr(0, 9001)), write("b", long_text.substr(9001));
+  const auto [tokens, targets] = open({"a", "b"}, 19000)->read({0});
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ASSERT_EQ(tokens[i], static_cast<unsigned char>(long_text[i])) << i;
+    ASSERT_EQ(targets[i], static_cast<unsigned char>(long_text[i + 1])) << i;
+  }
+}
+
+TEST_F(Text, a_file_that_is_cut_while_in_use_is_an_error) {
+  write("a", std::string(100, 'x'));
+  const auto dataset = open({"a"}, 10);
+  write("a", std::string(50, 'x'));
+  EXPECT_EQ(dataset->read({3}).first, Tokens(10, 'x'));
+  try {
+    dataset->read({6});
+    FAIL() << "read what is not there";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(error.what(),
+              "'" + folder_.path("a") + "' has become shorter than the 100 bytes that it had: put it back");
+  }
+}
+
 TEST_F(Text, an_absolute_path_ignores_the_root) {
   write("a", "abc");
   EXPECT_EQ(open({folder_.path("a")}, 2)->info().num_samples, 1);
