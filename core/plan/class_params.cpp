@@ -109,13 +109,16 @@ void ClassParams::enter(const Row& row) {
 }
 
 void ClassParams::leave() {
-  for (auto& operand : gathered_) operand.reset();
+  for (size_t bucket = 0; bucket < gathered_.size(); ++bucket) {
+    if (bucket != read_last_) gathered_[bucket].reset();
+  }
 }
 
 // All of a bucket that rests in parts; gathered at most once in a row of the schedule, and the one that the
 // row needs next is started already.
 Operand ClassParams::gathered(size_t bucket, const Row& row) {
   prefetch(bucket);
+  read_last_ = bucket;
   const auto& order = in_order_.at({row.kind, row.stage});
   const auto next = std::ranges::find(order, bucket) + 1;
   if (next != order.end()) prefetch(*next);

@@ -16,7 +16,8 @@ class ClassParams {
 
   // Nothing: the value is not a parameter of this class.
   Result<std::optional<Operand>> read(ValueId id, const Row& row);
-  // Buckets that rest in parts are gathered in the order of the row's ops, and dropped at its end.
+  // Buckets that rest in parts are gathered in the order of the row's ops, and dropped at its end: but for
+  // the one read last, which a backward row reads first where it follows its forward row.
   void enter(const Row& row);
   void leave();
 
@@ -37,7 +38,8 @@ class ClassParams {
   std::map<ValueId, Place> at_;
   std::vector<Operand> storage_;                   // per bucket
   std::map<size_t, std::vector<Operand>> states_;  // per bucket that is updated here: its slots
-  std::vector<std::optional<Operand>> gathered_;   // per bucket, within a row
+  std::vector<std::optional<Operand>> gathered_;   // per bucket
+  size_t read_last_ = 0;                           // of the buckets that rest in parts
   std::map<std::pair<RowKind, int>, std::vector<size_t>> in_order_;  // (kind, stage): buckets by first use
 };
 
