@@ -7,6 +7,7 @@ local p = t.params {
   batch = t.count { 8, min = 1, doc = "samples per step, over all ranks" },
   ranks = t.count { 2, min = 1, doc = "worker processes" },
   lr = t.number { 2e-3, min = 0, doc = "peak learning rate" },
+  numerics = t.choice { "fast", of = { "fast", "exact" }, doc = "exact: the same bits on any number of ranks" },
 }
 
 return t.run {
@@ -14,6 +15,7 @@ return t.run {
   seed = 1337,
   steps = p.steps,
   batch = p.batch,
+  numerics = p.numerics,
   model = t.models.gpt2 { layers = 4, heads = 4, width = 256, vocab = 256, context = 128 },
   data = t.data.text { file = p.file, valid = 0.02 },
   optim = t.optim.adamw {

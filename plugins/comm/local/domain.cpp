@@ -17,11 +17,7 @@ using sdk::Failure;
 
 namespace {
 
-// A few microseconds; none when ranks outnumber cores, where a spinning rank keeps its peer from running.
-int spins_for(int world) {
-  constexpr int kFew = 100;
-  return world <= static_cast<int>(std::thread::hardware_concurrency()) ? kFew : 0;
-}
+constexpr int kLooks = 100;  // a few microseconds
 
 std::string problem_of_abort(int rank) { return "rank " + std::to_string(rank) + " has aborted its domain"; }
 
@@ -30,7 +26,7 @@ std::string problem_of_abort(int rank) { return "rank " + std::to_string(rank) +
 Domain::Domain(const tenon_comm_config& config, std::shared_ptr<Hub> hub)
     : rank_(config.rank),
       timeout_ns_(config.timeout_ns),
-      spins_(spins_for(config.world)),
+      crowded_(config.world > static_cast<int>(std::thread::hardware_concurrency())),
       hub_(std::move(hub)) {}
 
 Domain::~Domain() {
@@ -119,12 +115,16 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
         if (settled(plan)) return;
       }
     }
-    int spin = 0;
-    while (spin < spins_ && bell.count() == seen) {
-      ++spin;
-      __builtin_ia32_pause();
+    int look = 0;
+    while (look < kLooks && bell.count() == seen) {
+      ++look;
+      if (crowded_) {
+        std::this_thread::yield();
+      } else {
+        __builtin_ia32_pause();
+      }
     }
-    in_time = spin < spins_ || bell.sleep(seen, deadline, comm::Sharing::kProcess);
+    in_time = look < kLooks || bell.sleep(seen, deadline, comm::Sharing::kProcess);
   }
 }
 

@@ -50,7 +50,7 @@ class Domain : public tenon_comm_domain {
 
   const int rank_;
   const int64_t timeout_ns_;
-  const int spins_;
+  const bool crowded_;  // ranks outnumber cores
   const std::shared_ptr<Hub> hub_;
   std::mutex mutex_;  // guards what follows, and the state of this rank's plans
   std::vector<Plan*> in_flight_;

@@ -91,10 +91,7 @@ void Domain::map_pages() {
       pages_[rank] = std::move(page);
     }
   }
-  // About what it costs to fall asleep and be woken; none when ranks outnumber cores, where a spinning rank
-  // keeps its peer from running.
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  spin_ = std::chrono::microseconds(on_this_host <= cores ? 20 : 0);
+  crowded_ = on_this_host > static_cast<int>(std::thread::hardware_concurrency());
 }
 
 bool Domain::share_memory(const std::vector<int>& ranks) const {
@@ -320,14 +317,20 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
 bool Domain::spin(Plan& plan) {
   progress(Look::kQuick);
   if (settled(plan)) return true;
-  if (spin_.count() == 0) return false;
-  constexpr int kLooksPerClock = 16;
-  Clock::time_point end = Clock::now() + spin_;
-  for (int i = 1; i % kLooksPerClock != 0 || Clock::now() < end; ++i) {
-    __builtin_ia32_pause();
+  // About what it costs to fall asleep and be woken. Where ranks outnumber cores one that looks would keep its
+  // peer from running: it lets the others have the core between two looks, which costs less than sleep, too.
+  constexpr auto kLooking = std::chrono::microseconds(20);
+  const int looks_per_clock = crowded_ ? 1 : 16;
+  Clock::time_point end = Clock::now() + kLooking;
+  for (int i = 1; i % looks_per_clock != 0 || Clock::now() < end; ++i) {
+    if (crowded_) {
+      sched_yield();
+    } else {
+      __builtin_ia32_pause();
+    }
     const bool moved = progress(Look::kQuick);
     if (settled(plan)) return true;
-    if (moved) end = Clock::now() + spin_;
+    if (moved) end = Clock::now() + kLooking;
   }
   return false;
 }

@@ -156,7 +156,7 @@ class Domain : public tenon_comm_domain {
   const int world_;
   const int64_t timeout_ns_;
   const tenon_rendezvous& rendezvous_;
-  std::chrono::nanoseconds spin_{0};  // how long a wait looks before it sleeps
+  bool crowded_ = false;  // ranks of this host outnumber its cores
   std::atomic<bool> aborted_{false};
   int abort_fd_ = -1;
   std::unique_ptr<Worker> worker_;

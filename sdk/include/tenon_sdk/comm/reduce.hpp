@@ -58,13 +58,14 @@ struct Min {
   }
 };
 
-// outs[k][i] = a[i] op b[i]
-template <class T, class F>
+// outs[k][i] = a[i] op b[i], or of four terms (a[i] op b[i]) op (c[i] op d[i]): one pass over many arrays
+// keeps more of them on their way from memory than several passes over two.
+template <class T, class F, int kTerms>
 struct Combine {
+  static_assert(kTerms == 2 || kTerms == 4);
   typedef T Vector __attribute__((vector_size(64), aligned(1), may_alias));
   static constexpr uint64_t kLanes = 64 / sizeof(T);
-  const T* a;
-  const T* b;
+  const T* const* terms;
   T* const* outs;
   int num_outs;
 
@@ -72,6 +73,7 @@ struct Combine {
     switch (num_outs) {
       case 1: return to<1>(count);
       case 2: return to<2>(count);
+      case 4: return to<4>(count);
       default: return to<0>(count);
     }
   }
@@ -80,24 +82,34 @@ struct Combine {
   // Known: the number of outs, 0 if it is not.
   template <int Known>
   [[gnu::always_inline]] void to(uint64_t count) const {
+    const T* from[kTerms];
+    T* known[Known > 0 ? Known : 1];  // copies, which no store can change
+    for (int k = 0; k < kTerms; ++k) from[k] = terms[k];
+    for (int k = 0; k < Known; ++k) known[k] = outs[k];
+    T* const* const into = Known > 0 ? known : outs;
     const int num = Known > 0 ? Known : num_outs;
-    T* first = outs[0];
-    T* second = outs[Known == 2 ? 1 : 0];
     uint64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
       Vector value;
-      F::template of<T>(*reinterpret_cast<const Vector*>(a + i), *reinterpret_cast<const Vector*>(b + i),
-                        value);
-      *reinterpret_cast<Vector*>(first + i) = value;
-      if constexpr (Known == 2) *reinterpret_cast<Vector*>(second + i) = value;
-      if constexpr (Known == 0) {
-        for (int k = 1; k < num; ++k) *reinterpret_cast<Vector*>(outs[k] + i) = value;
-      }
+      all<Vector>(from, i, value);
+      for (int k = 0; k < num; ++k) *reinterpret_cast<Vector*>(into[k] + i) = value;
     }
     for (; i < count; ++i) {
       T value;
-      F::template of<T>(a[i], b[i], value);
-      for (int k = 0; k < num; ++k) outs[k][i] = value;
+      all<T>(from, i, value);
+      for (int k = 0; k < num; ++k) into[k][i] = value;
+    }
+  }
+
+  template <class X>
+  [[gnu::always_inline]] static void all(const T* const* from, uint64_t i, X& out) {
+    const auto at = [from, i](int k) -> const X& { return *reinterpret_cast<const X*>(from[k] + i); };
+    F::template of<T>(at(0), at(1), out);
+    if constexpr (kTerms == 4) {
+      const X left = out;
+      X right;
+      F::template of<T>(at(2), at(3), right);
+      F::template of<T>(left, right, out);
     }
   }
 };
@@ -185,20 +197,17 @@ class Tree {
 
   // The last node writes the results, which may be sources: all else has been read by then.
   static void root(const Block& block, int n, void* const* outs, int num_outs, Value* scratch) {
-    const int p = left_of(n);
-    const Value* left = node(block, 0, p, scratch);
-    const Value* right = node(block, p, n - p, scratch + kBlock);
     constexpr int kAtOnce = 8;
     if constexpr (kConverts) {
-      sdk::run_on(kIsa, Combine<Value, F>{left, right, &scratch, 1}, block.size);
+      node(block, 0, n, scratch);
       for (int k = 0; k < num_outs; ++k)
         sdk::run_on(kIsa, Narrow{scratch, static_cast<Stored*>(outs[k]) + block.begin}, block.size);
     } else if (num_outs <= kAtOnce) {
       Value* to[kAtOnce];
       for (int k = 0; k < num_outs; ++k) to[k] = static_cast<Value*>(outs[k]) + block.begin;
-      sdk::run_on(kIsa, Combine<Value, F>{left, right, to, num_outs}, block.size);
+      join(block, 0, n, scratch, to, num_outs);
     } else {
-      sdk::run_on(kIsa, Combine<Value, F>{left, right, &scratch, 1}, block.size);
+      node(block, 0, n, scratch);
       copy(scratch, block.begin, block.size, outs, num_outs);
     }
   }
@@ -206,11 +215,22 @@ class Tree {
   // The block reduced over members [lo, lo + n): in scratch, or the source itself.
   static const Value* node(const Block& block, int lo, int n, Value* scratch) {
     if (n == 1) return leaf(block, lo, scratch);
+    join(block, lo, n, scratch, &scratch, 1);
+    return scratch;
+  }
+
+  // Of at least two members, to `outs`.
+  static void join(const Block& block, int lo, int n, Value* scratch, Value* const* outs, int num_outs) {
+    if (n == 4 && !kConverts) {
+      const Value* terms[4];
+      for (int k = 0; k < 4; ++k) terms[k] = leaf(block, lo + k, scratch);
+      return sdk::run_on(kIsa, Combine<Value, F, 4>{terms, outs, num_outs}, block.size);
+    }
     const int p = left_of(n);
     const Value* left = node(block, lo, p, scratch);
     const Value* right = node(block, lo + p, n - p, scratch + kBlock);
-    sdk::run_on(kIsa, Combine<Value, F>{left, right, &scratch, 1}, block.size);
-    return scratch;
+    const Value* terms[2] = {left, right};
+    sdk::run_on(kIsa, Combine<Value, F, 2>{terms, outs, num_outs}, block.size);
   }
 
   static const Value* leaf(const Block& block, int member, Value* scratch) {
