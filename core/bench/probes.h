@@ -21,7 +21,8 @@ class Probe {
   explicit Probe(ThreadPool& pool);
   // Some milliseconds; leaves nothing else in the caches.
   void sample();
-  // Medians of the samples since clear().
+  // Of the samples since clear(): the most operations, as all that disturbs a loop in registers takes away
+  // from it; the median bandwidth, which depends on where the cores are as that of kernels does.
   Rates rates() const;
   void clear();
 
@@ -38,6 +39,8 @@ class Probe {
    private:
     float* data_;
   };
+
+  double multiply_adds_per_second();
 
   ThreadPool& pool_;
   const int64_t part_;  // floats of a thread
