@@ -15,7 +15,7 @@ namespace tenon::bench {
 namespace {
 
 constexpr size_t kHuge = size_t{2} << 20;
-constexpr int64_t kRounds = 500000;  // a millisecond: to start the threads takes some 20 us
+constexpr int64_t kRounds = 200000;  // some 300 us, against 20 to start the threads
 
 // Independent chains of multiply-adds in registers; the widest vectors are split where a machine lacks them.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose runtime comes after the choice of a clone
