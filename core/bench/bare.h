@@ -1,5 +1,5 @@
 // Ranks of one host around one block of shared memory: what they meet and measure with, and collectives as
-// bare loops over it, the floor of any plugin's.
+// bare loops over it, to judge plugins by.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // What `tenon bench` measures, each part beside the floor that the machine sets in the same minute. A report
 // is the JSON that --json prints: times in seconds, rates per second, shares of 1; medians of what ran in
-// turn. Nothing here depends on which plugins a recipe names.
+// turn, and of the loop in registers the fastest sample. Nothing here depends on which plugins a recipe
+// names.
 #pragma once
 
 #include "base/json.h"

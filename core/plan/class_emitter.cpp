@@ -125,10 +125,9 @@ bool ClassEmitter::can_take_over(ValueId id) const {
 
 Status ClassEmitter::run(std::span<const Row> rows, const Made& made) {
   std::vector<Turns> turns;
-  for (const Row& row : rows) {
-    params_.enter(row);
+  params_.enter(rows);
+  for (const Row& row : rows)
     turns.push_back({row, scope_.context.stages.ops(row.kind, row.stage), 0, false, {}});
-  }
   for (size_t running = turns.size(); running > 0;) {
     running = 0;
     for (Turns& one : turns) {
@@ -136,7 +135,6 @@ Status ClassEmitter::run(std::span<const Row> rows, const Made& made) {
       running += one.next < one.ops.size() ? 1 : 0;
     }
   }
-  params_.leave();
   return {};
 }
 

@@ -96,9 +96,21 @@ Result<std::optional<Operand>> ClassParams::read(ValueId id, const Row& row) {
   return std::optional(part(whole, layout.leaves[leaf].first, local.dims, scope_.graph().value(id).name));
 }
 
-void ClassParams::enter(const Row& row) {
+void ClassParams::enter(std::span<const Row> rows) {
+  static constexpr size_t kAtOnce = 2;  // the first, and the one that is gathered while that is at work
+  const bool keep = std::ranges::any_of(rows, [this](const Row& row) {
+    const std::vector<size_t>& order = order_of(row);
+    return std::ranges::count(std::span(order).first(std::min(kAtOnce, order.size())), read_last_) > 0;
+  });
+  for (size_t bucket = 0; bucket < gathered_.size(); ++bucket) {
+    if (!keep || bucket != read_last_) gathered_[bucket].reset();
+  }
+}
+
+// Buckets that rest in parts, by their first use in a row.
+const std::vector<size_t>& ClassParams::order_of(const Row& row) {
   auto& order = in_order_[{row.kind, row.stage}];
-  if (!order.empty()) return;
+  if (!order.empty()) return order;
   for (OpId id : scope_.context.stages.ops(row.kind, row.stage)) {
     for (ValueId in : scope_.graph().op(id).in) {
       const auto it = at_.find(in);
@@ -106,12 +118,7 @@ void ClassParams::enter(const Row& row) {
       if (std::ranges::count(order, it->second.bucket) == 0) order.push_back(it->second.bucket);
     }
   }
-}
-
-void ClassParams::leave() {
-  for (size_t bucket = 0; bucket < gathered_.size(); ++bucket) {
-    if (bucket != read_last_) gathered_[bucket].reset();
-  }
+  return order;
 }
 
 // All of a bucket that rests in parts; gathered at most once in a row of the schedule, and the one that the
@@ -119,7 +126,7 @@ void ClassParams::leave() {
 Operand ClassParams::gathered(size_t bucket, const Row& row) {
   prefetch(bucket);
   read_last_ = bucket;
-  const auto& order = in_order_.at({row.kind, row.stage});
+  const std::vector<size_t>& order = order_of(row);
   const auto next = std::ranges::find(order, bucket) + 1;
   if (next != order.end()) prefetch(*next);
   return *gathered_[bucket];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 
 #include "plan/class_scope.h"
 
@@ -16,10 +17,10 @@ class ClassParams {
 
   // Nothing: the value is not a parameter of this class.
   Result<std::optional<Operand>> read(ValueId id, const Row& row);
-  // Buckets that rest in parts are gathered in the order of the row's ops, and dropped at its end: but for
-  // the one read last, which a backward row reads first where it follows its forward row.
-  void enter(const Row& row);
-  void leave();
+  // Rows that run now, in turns. Buckets that rest in parts are gathered in the order of a row's ops. What
+  // rows before have gathered is dropped: but for the bucket that they read last, if one of these needs it at
+  // once, as a backward row does behind its forward row.
+  void enter(std::span<const Row> rows);
 
   // What rests in Space::param of a bucket: all of it, or this rank's part.
   const Operand& storage(size_t bucket) const { return storage_[bucket]; }
@@ -28,6 +29,7 @@ class ClassParams {
  private:
   Status place(size_t bucket);
   void place_states(size_t bucket);
+  const std::vector<size_t>& order_of(const Row& row);
   Operand gathered(size_t bucket, const Row& row);
   void prefetch(size_t bucket);
 

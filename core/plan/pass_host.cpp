@@ -166,7 +166,7 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
   if (level > kMostStorageLevel)
     return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
   if (near != nullptr && level < kMostStorageLevel) {
-    g->fix = "ask for level 3, or for no gathers within an axis";
+    g->fix = "let parameters rest in parts too (ZeRO: stage = 3), or leave 'within' out";
     return refuse(error, TENON_E_ARGUMENT,
                   "wants '" + value.name + "' gathered within '" + near +
                       "', but only parameters that rest in parts are gathered");

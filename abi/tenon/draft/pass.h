@@ -61,7 +61,7 @@ typedef struct tenon_graph_api {
   tenon_code (*replicate)(tenon_graph* graph, tenon_value_id value, const char* axis, tenon_error* error);
   // Phase B. Lets a parameter rest in flat parts over an axis: level 1 its optimizer state, 2 its gradient
   // too, 3 the parameter itself too: `within`, a part of `axis`, cuts it less than the rest, so that gathers
-  // stay near; NULL: as much. Only axes over which its gradient is reduced count.
+  // stay near; NULL, as for the other levels: as much. Only axes over which its gradient is reduced count.
   tenon_code (*store)(tenon_graph* graph, tenon_value_id value, uint32_t level, const char* axis,
                       const char* within, tenon_error* error);
   // Puts an op on a stage, counted from 0, of a pipeline whose stages are spread over one axis.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -16,8 +17,6 @@ using comm::Op;
 using sdk::Failure;
 
 namespace {
-
-constexpr int kLooks = 100;  // a few microseconds
 
 std::string problem_of_abort(int rank) { return "rank " + std::to_string(rank) + " has aborted its domain"; }
 
@@ -115,17 +114,25 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
         if (settled(plan)) return;
       }
     }
-    int look = 0;
-    while (look < kLooks && bell.count() == seen) {
-      ++look;
-      if (crowded_) {
-        std::this_thread::yield();
-      } else {
-        __builtin_ia32_pause();
-      }
-    }
-    in_time = look < kLooks || bell.sleep(seen, deadline, comm::Sharing::kProcess);
+    in_time = look_for(bell, seen) || bell.sleep(seen, deadline, comm::Sharing::kProcess);
   }
+}
+
+// For a few microseconds. Where ranks outnumber cores the others get the core between two looks.
+bool Domain::look_for(comm::Bell& bell, uint32_t seen) const {
+  constexpr int kLooks = 100;
+  constexpr auto kLooking = std::chrono::microseconds(20);
+  const auto end = std::chrono::steady_clock::now() + kLooking;
+  for (int look = 0; look < kLooks; ++look) {
+    if (bell.count() != seen) return true;
+    if (!crowded_) {
+      __builtin_ia32_pause();
+      continue;
+    }
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 void Domain::enroll() {

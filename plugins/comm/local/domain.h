@@ -46,6 +46,8 @@ class Domain : public tenon_comm_domain {
 
  private:
   void progress();
+  // True: the bell has rung.
+  bool look_for(comm::Bell& bell, uint32_t seen) const;
   bool settled(Plan& plan);
 
   const int rank_;

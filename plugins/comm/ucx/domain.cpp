@@ -290,7 +290,7 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
   const Deadline deadline = deadline_in(limit);
   std::unique_lock lock(mutex_);
   int refused = 0;  // how often UCX would not be armed
-  while (!spin(plan)) {
+  while (!spin(plan, lock)) {
     if (passed(deadline)) {
       progress(Look::kThorough);
       if (settled(plan)) return;
@@ -314,17 +314,20 @@ void Domain::wait(Plan& plan, int64_t timeout_ns) {
 }
 
 // Looks until the plan is settled, or nothing has moved for a while.
-bool Domain::spin(Plan& plan) {
+bool Domain::spin(Plan& plan, std::unique_lock<std::mutex>& lock) {
   progress(Look::kQuick);
   if (settled(plan)) return true;
-  // About what it costs to fall asleep and be woken. Where ranks outnumber cores one that looks would keep its
-  // peer from running: it lets the others have the core between two looks, which costs less than sleep, too.
+  // About what it costs to fall asleep and be woken. Where ranks outnumber cores one that looks would keep
+  // its peer from running: it lets the others have the core between two looks, which costs less than sleep,
+  // too.
   constexpr auto kLooking = std::chrono::microseconds(20);
   const int looks_per_clock = crowded_ ? 1 : 16;
   Clock::time_point end = Clock::now() + kLooking;
   for (int i = 1; i % looks_per_clock != 0 || Clock::now() < end; ++i) {
     if (crowded_) {
+      lock.unlock();
       sched_yield();
+      lock.lock();
     } else {
       __builtin_ia32_pause();
     }

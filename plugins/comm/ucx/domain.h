@@ -128,7 +128,7 @@ class Domain : public tenon_comm_domain {
   // in any case.
   bool progress(Look look);
   bool run_worker();
-  bool spin(Plan& plan);
+  bool spin(Plan& plan, std::unique_lock<std::mutex>& lock);
   std::string introduction() const;
   void meet_ranks();
   void map_pages();

@@ -19,11 +19,10 @@ namespace tenon::data {
 
 class File {
  public:
-  explicit File(std::string path)
-      : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor_.fd < 0) fail("cannot be opened");
+  explicit File(std::string path) : path_(std::move(path)) {
+    const Descriptor file(*this);
     struct stat status {};
-    if (::fstat(descriptor_.fd, &status) != 0) fail("cannot be examined");
+    if (::fstat(file.fd, &status) != 0) fail("cannot be examined");
     if (!S_ISREG(status.st_mode)) {
       throw sdk::Failure(TENON_E_ARGUMENT,
                          "'" + path_ + "' is not a regular file: name the files themselves");
@@ -36,8 +35,9 @@ class File {
 
   // Bytes [offset, offset + out.size()), which must be there. [thread-safe]
   void read(int64_t offset, std::span<uint8_t> out) const {
+    const Descriptor file(*this);
     while (!out.empty()) {
-      const ssize_t n = ::pread(descriptor_.fd, out.data(), out.size(), offset);
+      const ssize_t n = ::pread(file.fd, out.data(), out.size(), offset);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) fail("cannot be read");
       if (n == 0) {
@@ -50,16 +50,16 @@ class File {
   }
 
  private:
+  // Open for one read only: a corpus may have more files than a process may hold open.
   struct Descriptor {
-    explicit Descriptor(int number) : fd(number) {}
-    Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
+    explicit Descriptor(const File& file)
+        : fd(::open(file.path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+      if (fd < 0) file.fail("cannot be opened");
+    }
     Descriptor(const Descriptor&) = delete;
     Descriptor& operator=(const Descriptor&) = delete;
-    Descriptor& operator=(Descriptor&&) = delete;
-    ~Descriptor() {
-      if (fd >= 0) ::close(fd);
-    }
-    int fd;
+    ~Descriptor() { ::close(fd); }
+    const int fd;
   };
 
   [[noreturn]] void fail(const char* what) const {
@@ -69,7 +69,6 @@ class File {
   }
 
   std::string path_;
-  Descriptor descriptor_;
   int64_t size_ = 0;
 };
 

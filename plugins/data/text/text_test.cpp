@@ -1,5 +1,6 @@
 // Windows over one and several files, the tail, the tokenizer, the digest, and the message of every refusal.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <fstream>
 #include <numeric>
@@ -175,6 +176,18 @@ TEST_F(Text, windows_are_read_across_long_runs_and_borders) {
     ASSERT_EQ(tokens[i], static_cast<unsigned char>(long_text[i])) << i;
     ASSERT_EQ(targets[i], static_cast<unsigned char>(long_text[i + 1])) << i;
   }
+}
+
+TEST_F(Text, there_may_be_more_files_than_can_be_open) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit before = limit;
+  limit.rlim_cur = std::min<rlim_t>(64, limit.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<std::string> names;
+  for (int i = 0; i < 100; ++i) write(names.emplace_back("f" + std::to_string(i)), "ab");
+  EXPECT_EQ(open(names, 10)->read({19}).first, (Tokens{'a', 'b', 'a', 'b', 'a', 'b', 'a', 'b', 'a', 0}));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(Text, a_file_that_is_cut_while_in_use_is_an_error) {

@@ -221,10 +221,12 @@ class Tree {
 
   // Of at least two members, to `outs`.
   static void join(const Block& block, int lo, int n, Value* scratch, Value* const* outs, int num_outs) {
-    if (n == 4 && !kConverts) {
-      const Value* terms[4];
-      for (int k = 0; k < 4; ++k) terms[k] = leaf(block, lo + k, scratch);
-      return sdk::run_on(kIsa, Combine<Value, F, 4>{terms, outs, num_outs}, block.size);
+    if constexpr (!kConverts) {  // where leaves need no scratch
+      if (n == 4) {
+        const Value* terms[4];
+        for (int k = 0; k < 4; ++k) terms[k] = leaf(block, lo + k, scratch);
+        return sdk::run_on(kIsa, Combine<Value, F, 4>{terms, outs, num_outs}, block.size);
+      }
     }
     const int p = left_of(n);
     const Value* left = node(block, lo, p, scratch);
