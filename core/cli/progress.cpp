@@ -190,7 +190,6 @@ Status Progress::on_step(const Session& session, const StepResult& step) {
 }
 
 Status Progress::on_eval(const Session& session, const EvalResult& eval) {
-  eval_loss_ = eval.loss;
   line(fmt::format("eval {:>5}  validation loss {:.4f} over {} tokens", session.steps_done(), eval.loss,
                    eval.tokens),
        false);

@@ -25,8 +25,6 @@ class Progress final : public LoopObserver {
   Status on_save(const Session& session, const std::string& path, double seconds) override;
   Status on_trace(const Session& session, const std::vector<Span>& spans) override;
   Status on_end(const Session& session) override;
-  // The last held-out loss, if there was one.
-  std::optional<double> eval_loss() const { return eval_loss_; }
 
  private:
   struct Sink {
@@ -49,7 +47,6 @@ class Progress final : public LoopObserver {
   std::vector<Sink> sinks_;
   std::deque<double> recent_;  // seconds of the last steps
   int64_t first_step_ = 0;
-  std::optional<double> eval_loss_;
 };
 
 uint64_t resident_bytes();

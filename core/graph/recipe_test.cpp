@@ -207,7 +207,7 @@ TEST(RecipeTest, EveryFieldArrives) {
   EXPECT_EQ(recipe->model.params[0].init.kind, Init::Kind::normal);
   EXPECT_EQ(recipe->model.params[0].init.scale, 0.02);
   EXPECT_EQ(recipe->model.ops[1].repeat->params[0].init.kind, Init::Kind::uniform);
-  EXPECT_EQ(attr_float(recipe->model.ops[2].attrs, "eps"), 1e-5);
+  EXPECT_EQ(std::get<double>(recipe->model.ops[2].attrs.at("eps")), 1e-5);
   EXPECT_EQ(recipe->data.id, "data/text");
   EXPECT_EQ(recipe->data.options, R"({"files":["a.txt"]})");
   EXPECT_EQ(recipe->data.pointer, "/data/options");

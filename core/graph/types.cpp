@@ -19,13 +19,6 @@ constexpr std::array<DtypeInfo, 7> kDtypes{{
 
 const DtypeInfo& dtype_info(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)]; }
 
-Result<Dtype> dtype_named(const std::string& name) {
-  for (const DtypeInfo& info : kDtypes) {
-    if (name == info.name) return info.dtype;
-  }
-  return Error{"R005", "unknown dtype '" + name + "'", "", "use f32 or f64", TENON_E_RECIPE};
-}
-
 int64_t elements(const Dims& dims) {
   int64_t n = 1;
   for (const Dim& dim : dims) n *= dim.size;
@@ -46,13 +39,6 @@ int64_t attr_int(const Attrs& attrs, std::string_view key, int64_t fallback) {
   if (it == attrs.end()) return fallback;
   if (const auto* i = std::get_if<int64_t>(&it->second)) return *i;
   return static_cast<int64_t>(std::get<double>(it->second));
-}
-
-double attr_float(const Attrs& attrs, std::string_view key, double fallback) {
-  const auto it = attrs.find(key);
-  if (it == attrs.end()) return fallback;
-  if (const auto* f = std::get_if<double>(&it->second)) return *f;
-  return static_cast<double>(std::get<int64_t>(it->second));
 }
 
 }  // namespace tenon

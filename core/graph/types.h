@@ -30,7 +30,6 @@ struct DtypeInfo {
 const DtypeInfo& dtype_info(Dtype dtype);
 inline int64_t size_of(Dtype dtype) { return dtype_info(dtype).bytes; }
 inline const char* name_of(Dtype dtype) { return dtype_info(dtype).name; }
-Result<Dtype> dtype_named(const std::string& name);
 
 // A dimension keeps its name ("batch", "seq", "hidden", "head") so that strategies can find it.
 struct Dim {
@@ -46,7 +45,6 @@ std::string text(const Dims& dims);  // "[batch 8, seq 32]"
 using Attr = std::variant<int64_t, double>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
 int64_t attr_int(const Attrs& attrs, std::string_view key, int64_t fallback = 0);
-double attr_float(const Attrs& attrs, std::string_view key, double fallback = 0);
 
 using ValueId = uint32_t;
 using OpId = uint32_t;

@@ -10,13 +10,12 @@
 
 namespace tenon {
 
-// Training samples are the first num_train of the data, each epoch in a new order; validation samples
+// Training samples are the first of the data, each epoch in a new order; validation samples
 // are the tail, in their own order. A position counts samples since the start of training.
 class Sampler {
  public:
   // Error D001 when the split leaves too few samples.
   static Result<Sampler> create(int64_t num_samples, double valid, uint64_t seed);
-  int64_t num_train() const { return num_train_; }
   int64_t num_valid() const { return num_samples_ - num_train_; }
   int64_t train(int64_t position) const;  // global sample index
   int64_t valid(int64_t position) const;  // -1 behind the end: a sample that is all padding
