@@ -30,17 +30,18 @@ class Corpus {
   }
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // out[k] = byte first + k, which must exist.
-  void copy(int64_t first, int64_t count, int32_t* out) const {
+  // put(k, byte first + k) for each k < count; they must exist.
+  template <class Put>
+  void read(int64_t first, int64_t count, Put&& put) const {
     size_t file = std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin();
     std::array<uint8_t, 4096> bytes;
-    while (count > 0) {
+    for (int64_t done = 0; done < count;) {
       const int64_t begin = first - (ends_[file] - files_[file].size());
-      const int64_t run = std::min({count, ends_[file] - first, static_cast<int64_t>(bytes.size())});
+      const int64_t run = std::min({count - done, ends_[file] - first, static_cast<int64_t>(bytes.size())});
       files_[file].read(begin, std::span(bytes).first(static_cast<size_t>(run)));
-      out = std::copy_n(bytes.begin(), run, out);
+      for (int64_t i = 0; i < run; ++i) put(done + i, bytes[static_cast<size_t>(i)]);
       first += run;
-      count -= run;
+      done += run;
       if (first == ends_[file]) ++file;
     }
   }
@@ -122,8 +123,10 @@ using sdk::guard;
 void read_sample(const tenon_dataset& dataset, int64_t index, int32_t* tokens, int32_t* targets) {
   const int64_t first = index * dataset.context;
   const int64_t count = std::min(dataset.context, dataset.corpus.size() - 1 - first);
-  dataset.corpus.copy(first, count, tokens);
-  dataset.corpus.copy(first + 1, count, targets);
+  dataset.corpus.read(first, count + 1, [&](int64_t k, uint8_t byte) {
+    if (k < count) tokens[k] = byte;
+    if (k > 0) targets[k - 1] = byte;
+  });
   std::fill(tokens + count, tokens + dataset.context, 0);
   std::fill(targets + count, targets + dataset.context, kNoTarget);
 }
