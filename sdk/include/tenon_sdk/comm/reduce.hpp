@@ -63,7 +63,8 @@ struct Min {
 template <class T, class F, int kTerms>
 struct Combine {
   static_assert(kTerms == 2 || kTerms == 4);
-  typedef T Vector __attribute__((vector_size(64), aligned(1), may_alias));
+  typedef T Vector __attribute__((vector_size(64)));
+  typedef T Stored __attribute__((vector_size(64), aligned(1), may_alias));  // where it lies in memory
   static constexpr uint64_t kLanes = 64 / sizeof(T);
   const T* const* terms;
   T* const* outs;
@@ -90,26 +91,28 @@ struct Combine {
     const int num = Known > 0 ? Known : num_outs;
     uint64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      Vector value;
-      all<Vector>(from, i, value);
-      for (int k = 0; k < num; ++k) *reinterpret_cast<Vector*>(into[k] + i) = value;
+      Vector term[kTerms], value;
+      for (int k = 0; k < kTerms; ++k) term[k] = *reinterpret_cast<const Stored*>(from[k] + i);
+      fold(term, value);
+      for (int k = 0; k < num; ++k) *reinterpret_cast<Stored*>(into[k] + i) = value;
     }
     for (; i < count; ++i) {
-      T value;
-      all<T>(from, i, value);
+      T term[kTerms], value;
+      for (int k = 0; k < kTerms; ++k) term[k] = from[k][i];
+      fold(term, value);
       for (int k = 0; k < num; ++k) into[k][i] = value;
     }
   }
 
   template <class X>
-  [[gnu::always_inline]] static void all(const T* const* from, uint64_t i, X& out) {
-    const auto at = [from, i](int k) -> const X& { return *reinterpret_cast<const X*>(from[k] + i); };
-    F::template of<T>(at(0), at(1), out);
+  [[gnu::always_inline]] static void fold(const X (&term)[kTerms], X& out) {
     if constexpr (kTerms == 4) {
-      const X left = out;
-      X right;
-      F::template of<T>(at(2), at(3), right);
+      X left, right;
+      F::template of<T>(term[0], term[1], left);
+      F::template of<T>(term[2], term[3], right);
       F::template of<T>(left, right, out);
+    } else {
+      F::template of<T>(term[0], term[1], out);
     }
   }
 };
