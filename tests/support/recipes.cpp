@@ -19,6 +19,15 @@ Json dim(const char* name, int size) { return Json::array({name, size}); }
 
 namespace {
 
+// The same block again and again: from x to y.
+Json layers(const TinyModel& m, const std::vector<Json>& params, const Json& ops) {
+  return {{"repeat", m.layers},
+          {"index", "i"},
+          {"carry", Json::array({Json::array({"x", "y"})})},
+          {"params", params},
+          {"ops", ops}};
+}
+
 // What follows attention in a layer: from n2 to c.
 struct FeedForward {
   std::vector<Json> params;
@@ -87,11 +96,7 @@ Json decoder_model(const std::string& name, const TinyModel& m, const FeedForwar
   if (!m.tied) params.push_back(param("lm_head.weight", {dim("vocab", m.vocab), h}));
   Json model_ops = Json::array();
   model_ops.push_back(op("embedding", {"tokens", "model.embed_tokens.weight"}, {"x"}));
-  model_ops.push_back({{"repeat", m.layers},
-                       {"index", "i"},
-                       {"carry", Json::array({Json::array({"x", "y"})})},
-                       {"params", block_params},
-                       {"ops", ops}});
+  model_ops.push_back(layers(m, block_params, ops));
   model_ops.push_back(op("rmsnorm", {"x", "model.norm.weight"}, {"f", "fs"}, {{"eps", 1e-5}}));
   model_ops.push_back(
       op("linear", {"f", m.tied ? "model.embed_tokens.weight" : "lm_head.weight"}, {"logits"}));
@@ -146,11 +151,7 @@ Json gpt2_model(const TinyModel& m) {
   model_ops.push_back(op("embedding", {"tokens", "wte.weight"}, {"te"}));
   model_ops.push_back(op("embedding", {"positions", "wpe.weight"}, {"pe"}));
   model_ops.push_back(op("add", {"te", "pe"}, {"x"}));
-  model_ops.push_back({{"repeat", m.layers},
-                       {"index", "i"},
-                       {"carry", Json::array({Json::array({"x", "y"})})},
-                       {"params", block_params},
-                       {"ops", ops}});
+  model_ops.push_back(layers(m, block_params, ops));
   model_ops.push_back(op("layernorm", {"x", "ln_f.weight", "ln_f.bias"}, {"f", "fm", "fs"}, {{"eps", 1e-5}}));
   model_ops.push_back(op("linear", {"f", m.tied ? "wte.weight" : "lm_head.weight"}, {"logits"}));
   return {{"name", "gpt2"}, {"params", params}, {"ops", model_ops}, {"logits", "logits"}};
