@@ -20,7 +20,7 @@ void expect_same_bits(const std::vector<std::string>& parameters, bool padded) {
   const Workplace place;
   std::vector<std::string> given{"mode=exact", "steps=5", "save=5"};
   given.insert(given.end(), parameters.begin(), parameters.end());
-  const RunRecord one = train(place, "one", 1, given);
+  const CommandRecord one = train(place, "one", 1, given);
   ASSERT_EQ(one.steps.size(), 5u);
   const auto is_padded = [](const Step& step) { return step.tokens < 8 * 16; };
   EXPECT_EQ(std::any_of(one.steps.begin(), one.steps.end(), is_padded), padded)
@@ -29,7 +29,7 @@ void expect_same_bits(const std::vector<std::string>& parameters, bool padded) {
     SCOPED_TRACE(name_of(world));
     std::vector<std::string> there = given;
     there.push_back(std::string("comm=") + world.comm);
-    const RunRecord many = train(place, name_of(world), world.ranks, there);
+    const CommandRecord many = train(place, name_of(world), world.ranks, there);
     EXPECT_EQ(many.steps, one.steps);
     expect_same(many.saved, one.saved, name_of(world));
   }
@@ -49,8 +49,9 @@ TEST(ExactMode, without_clipping_the_bits_are_the_same_too) {
 
 TEST(ExactMode, clipping_changes_the_result) {
   const Workplace place;
-  const RunRecord free = train(place, "free", 1, {"mode=exact", "optim=sgd", "lr=0.1", "clip=0", "save=6"});
-  const RunRecord clipped =
+  const CommandRecord free =
+      train(place, "free", 1, {"mode=exact", "optim=sgd", "lr=0.1", "clip=0", "save=6"});
+  const CommandRecord clipped =
       train(place, "clipped", 1, {"mode=exact", "optim=sgd", "lr=0.1", "clip=0.5", "save=6"});
   EXPECT_EQ(free.steps[0], clipped.steps[0]);
   EXPECT_GT(clipped.steps[0].norm, 0.5) << "nothing to clip";
@@ -78,13 +79,13 @@ void expect_close(const std::vector<std::string>& parameters, double margin) {
   const Workplace place;
   std::vector<std::string> given{"mode=fast", "steps=20", "save=20"};
   given.insert(given.end(), parameters.begin(), parameters.end());
-  const RunRecord one = train(place, "one", 1, given);
+  const CommandRecord one = train(place, "one", 1, given);
   ASSERT_EQ(one.steps.size(), 20u);
   double worst = 0;
   for (const World& world : kWorlds) {
     std::vector<std::string> there = given;
     there.push_back(std::string("comm=") + world.comm);
-    const RunRecord many = train(place, name_of(world), world.ranks, there);
+    const CommandRecord many = train(place, name_of(world), world.ranks, there);
     ASSERT_EQ(many.steps.size(), 20u) << name_of(world);
     for (size_t i = 0; i < 20; ++i) {
       const double off = std::abs(many.steps[i].loss - one.steps[i].loss) / one.steps[i].loss;

@@ -17,7 +17,7 @@ void copy_until(const Workplace& place, const std::string& from, const std::stri
 
 // Resumes `run` on `ranks` and compares with the undisturbed run from step `from` on.
 void expect_same_end(const Workplace& place, const std::string& run, int ranks, int64_t from,
-                     const RunRecord& undisturbed) {
+                     const CommandRecord& undisturbed) {
   const auto result = place.run({"resume", run, "--json", "-n", std::to_string(ranks)});
   ASSERT_EQ(result.code, 0) << result.out << result.err;
   const auto resumed = events(parse_lines(result.out), "resume");
@@ -30,7 +30,7 @@ void expect_same_end(const Workplace& place, const std::string& run, int ranks, 
 
 TEST(Resume, at_any_step_gives_the_bits_of_the_undisturbed_run) {
   const Workplace place;
-  const RunRecord whole = train(place, "whole", 1, {"steps=8", "save=1", "keep=20"});
+  const CommandRecord whole = train(place, "whole", 1, {"steps=8", "save=1", "keep=20"});
   ASSERT_EQ(whole.steps.size(), 8u);
   for (int64_t step = 1; step < 8; ++step) {
     const std::string run = "from" + std::to_string(step);
@@ -41,7 +41,7 @@ TEST(Resume, at_any_step_gives_the_bits_of_the_undisturbed_run) {
 
 TEST(Resume, of_two_processes_gives_the_bits_of_the_undisturbed_run) {
   const Workplace place;
-  const RunRecord whole =
+  const CommandRecord whole =
       train(place, "whole", 2, {"steps=8", "save=1", "keep=20", "comm=comm/ucx", "optim=sgd", "lr=0.1"});
   for (int64_t step : {1, 5}) {
     const std::string run = "from" + std::to_string(step);
@@ -52,7 +52,7 @@ TEST(Resume, of_two_processes_gives_the_bits_of_the_undisturbed_run) {
 
 TEST(Resume, in_exact_mode_may_change_the_number_of_processes) {
   const Workplace place;
-  const RunRecord whole =
+  const CommandRecord whole =
       train(place, "whole", 2, {"mode=exact", "steps=6", "save=1", "keep=20", "comm=comm/ucx"});
   for (int ranks : {1, 4}) {
     const std::string run = "on" + std::to_string(ranks);
@@ -63,7 +63,7 @@ TEST(Resume, in_exact_mode_may_change_the_number_of_processes) {
 
 TEST(Resume, in_exact_mode_may_change_the_number_of_virtual_ranks) {
   const Workplace place;
-  const RunRecord whole = train(place, "whole", 4, {"mode=exact", "steps=6", "save=1", "keep=20"});
+  const CommandRecord whole = train(place, "whole", 4, {"mode=exact", "steps=6", "save=1", "keep=20"});
   for (int ranks : {1, 2, 8}) {
     const std::string run = "on" + std::to_string(ranks);
     copy_until(place, "whole", run, 3);
@@ -83,7 +83,7 @@ TEST(Resume, takes_as_many_ranks_as_before_unless_told_otherwise) {
 
 TEST(Resume, of_a_finished_run_does_nothing) {
   const Workplace place;
-  const RunRecord whole = train(place, "whole", 1, {"steps=3", "save=3"});
+  const CommandRecord whole = train(place, "whole", 1, {"steps=3", "save=3"});
   expect_same_end(place, "whole", 1, 3, whole);
 }
 
@@ -100,7 +100,7 @@ TEST(Resume, counts_attempts_in_the_metrics) {
 
 TEST(Resume, passes_over_a_cut_checkpoint_and_says_so) {
   const Workplace place;
-  const RunRecord whole = train(place, "whole", 1, {"steps=4", "save=2", "keep=20"});
+  const CommandRecord whole = train(place, "whole", 1, {"steps=4", "save=2", "keep=20"});
   std::filesystem::resize_file(place.at("whole/checkpoints/step-4/manifest.json"), 100);
   const auto result = place.run({"resume", "whole"});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -141,7 +141,7 @@ void expect_stops_and_goes_on(const Stop& stop) {
   const std::vector<Step> first = steps_of(stopped.out);
   EXPECT_EQ(saved_state(place.at("run")).step, static_cast<int64_t>(first.size()))
       << "all steps that were done are saved";
-  const RunRecord undisturbed = train(place, "undisturbed", 1, kSlow);
+  const CommandRecord undisturbed = train(place, "undisturbed", 1, kSlow);
   EXPECT_EQ(first, std::vector<Step>(undisturbed.steps.begin(),
                                      undisturbed.steps.begin() + static_cast<long>(first.size())));
   expect_same_end(place, "run", stop.ranks, static_cast<int64_t>(first.size()), undisturbed);

@@ -87,8 +87,8 @@ void expect_sound(int ranks, const std::string& comm, const std::vector<std::str
   std::vector<std::string> traced = parameters;
   traced.insert(traced.end(), {"--trace", "out.json"});
   traced.insert(traced.end(), range.begin(), range.end());
-  const RunRecord with = train(place, "with", ranks, traced),
-                  without = train(place, "without", ranks, parameters);
+  const CommandRecord with = train(place, "with", ranks, traced),
+                      without = train(place, "without", ranks, parameters);
   EXPECT_EQ(with.steps, without.steps);
   expect_same(with.saved, without.saved, "traced");
   const auto told = events(parse_lines(with.result.out), "trace");

@@ -46,7 +46,7 @@ void expect_death_is_told(int ranks, int victim) {
   EXPECT_EQ(before.after(*command), "");
   const auto resumed = place.run({"resume", "run", "--json", "-n", std::to_string(ranks)});
   ASSERT_EQ(resumed.code, 0) << resumed.out << resumed.err;
-  const RunRecord undisturbed = train(place, "undisturbed", 1, kLong);
+  const CommandRecord undisturbed = train(place, "undisturbed", 1, kLong);
   const int64_t from = events(parse_lines(resumed.out), "resume").at(0).at("step");
   EXPECT_GE(from, 5);
   EXPECT_EQ(steps_of(resumed.out),

@@ -122,9 +122,9 @@ void expect_same(const SavedState& got, const SavedState& want, const std::strin
   }
 }
 
-RunRecord record_of(const Workplace& place, const std::string& run,
-                    const std::vector<std::string>& arguments) {
-  RunRecord record;
+CommandRecord record_of(const Workplace& place, const std::string& run,
+                        const std::vector<std::string>& arguments) {
+  CommandRecord record;
   record.result = place.run(arguments);
   EXPECT_EQ(record.result.code, 0) << record.result.out << record.result.err;
   record.steps = steps_of(record.result.out);
@@ -132,8 +132,8 @@ RunRecord record_of(const Workplace& place, const std::string& run,
   return record;
 }
 
-RunRecord train(const Workplace& place, const std::string& run, int ranks,
-                const std::vector<std::string>& parameters) {
+CommandRecord train(const Workplace& place, const std::string& run, int ranks,
+                    const std::vector<std::string>& parameters) {
   std::vector<std::string> arguments{"train",     "tiny.lua", "--json", "-n", std::to_string(ranks),
                                      "--run-dir", run};
   arguments.insert(arguments.end(), parameters.begin(), parameters.end());

@@ -106,17 +106,17 @@ SavedState saved_state(const std::string& run);
 void expect_same(const SavedState& got, const SavedState& want, const std::string& what);
 
 // What a run with --json printed and saved.
-struct RunRecord {
+struct CommandRecord {
   CommandResult result;
   std::vector<Step> steps;
   SavedState saved;
 };
 
 // What a command says and saves in folder `run`.
-RunRecord record_of(const Workplace& place, const std::string& run,
-                    const std::vector<std::string>& arguments);
+CommandRecord record_of(const Workplace& place, const std::string& run,
+                        const std::vector<std::string>& arguments);
 
-RunRecord train(const Workplace& place, const std::string& run, int ranks,
-                const std::vector<std::string>& parameters);
+CommandRecord train(const Workplace& place, const std::string& run, int ranks,
+                    const std::vector<std::string>& parameters);
 
 }  // namespace tenon::test

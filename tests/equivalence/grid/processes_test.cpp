@@ -56,15 +56,15 @@ Json processes_recipe(Json recipe, int64_t steps, int64_t save_every) {
   return recipe;
 }
 
-RunRecord train_on(const Workplace& place, const std::string& run, const Json& recipe, int ranks) {
+CommandRecord train_on(const Workplace& place, const std::string& run, const Json& recipe, int ranks) {
   place.write(run + ".json", recipe.dump());
   return record_of(place, run,
                    {"train", run + ".json", "--json", "-n", std::to_string(ranks), "--run-dir", run});
 }
 
 // One step of `recipe` from the weights that `from` saved at step `step` - 1.
-RunRecord one_step_on(const Workplace& place, const std::string& from, int64_t step, const Json& recipe,
-                      int ranks, const std::string& run) {
+CommandRecord one_step_on(const Workplace& place, const std::string& from, int64_t step, const Json& recipe,
+                          int ranks, const std::string& run) {
   if (step == 1) return train_on(place, run, recipe, ranks);
   std::filesystem::create_directories(place.at(run) + "/checkpoints");
   for (const auto& entry : std::filesystem::directory_iterator(place.at(from) + "/checkpoints")) {
@@ -128,9 +128,9 @@ TEST_P(Processes, compute_what_one_process_computes) {
   place.write("grid.txt", text_of(c.padded));
   const std::string text = place.at("grid.txt");
   const Json single = in_f32(alone(c, text), false), recipe = in_f32(together(c, text), false);
-  const RunRecord one = train_on(place, "one", processes_recipe(single, kSteps, 1), 1);
+  const CommandRecord one = train_on(place, "one", processes_recipe(single, kSteps, 1), 1);
   ASSERT_EQ(one.steps.size(), static_cast<size_t>(kSteps));
-  const RunRecord many = train_on(place, "many", processes_recipe(recipe, kSteps, kSteps), c.world());
+  const CommandRecord many = train_on(place, "many", processes_recipe(recipe, kSteps, kSteps), c.world());
   ASSERT_EQ(many.steps.size(), one.steps.size());
   const size_t comparable = c.model == "moe" ? kStepsOfRouters : one.steps.size();
   for (size_t i = 0; i < comparable; ++i) {
@@ -165,13 +165,13 @@ TEST(ExactProcesses, bits_do_not_depend_on_ranks_or_the_stage_of_zero) {
       c.zero.stage = stage;
       return processes_recipe(in_f32(together(c, place.at("grid.txt")), true), 3, 3);
     };
-    const RunRecord one = train_on(place, "one", recipe_of(1, 0), 1);
+    const CommandRecord one = train_on(place, "one", recipe_of(1, 0), 1);
     ASSERT_EQ(one.steps.size(), 3u);
     for (int ranks : {2, 4}) {
       for (int stage : {0, 1, 2, 3}) {
         const std::string run = fmt::format("dp{}_zero{}", ranks, stage);
         SCOPED_TRACE(optimizer + " " + run);
-        const RunRecord many = train_on(place, run, recipe_of(ranks, stage), ranks);
+        const CommandRecord many = train_on(place, run, recipe_of(ranks, stage), ranks);
         EXPECT_EQ(many.steps, one.steps);
         expect_same(many.saved, one.saved, run);
       }
