@@ -92,8 +92,10 @@ struct Combine {
     uint64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
       Vector term[kTerms], value;
+#pragma GCC unroll 4
       for (int k = 0; k < kTerms; ++k) term[k] = *reinterpret_cast<const Stored*>(from[k] + i);
       fold(term, value);
+#pragma GCC unroll 4
       for (int k = 0; k < num; ++k) *reinterpret_cast<Stored*>(into[k] + i) = value;
     }
     for (; i < count; ++i) {
