@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 #include <set>
 
 namespace tenon {
@@ -13,6 +14,16 @@ namespace {
 
 Error wrong(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
   return Error{"R003", cause, pointer, fix, TENON_E_RECIPE};
+}
+
+Error out_of_range(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
+  return Error{"R005", cause, pointer, fix, TENON_E_RECIPE};
+}
+
+// JSON's integers reach 2^64; one above int64 would come out negative.
+std::optional<int64_t> as_int64(const Json& number) {
+  if (number.is_number_unsigned() && number.get<uint64_t>() > uint64_t{INT64_MAX}) return std::nullopt;
+  return number.get<int64_t>();
 }
 
 // Reads an object key by key; remembers the first mistake; finish() refuses what nobody asked for.
@@ -37,13 +48,16 @@ class Fields {
       out = v->get<std::string>();
     }
   }
-  void integer(const char* key, int64_t& out, int64_t min) {
+  void integer(const char* key, int64_t& out, int64_t min, int64_t max = INT64_MAX) {
     if (const Json* v = find(key)) {
       if (!v->is_number_integer()) return mismatch(key, "an integer", *v);
-      out = v->get<int64_t>();
+      const auto whole = as_int64(*v);
+      out = whole.value_or(max);
       if (out < min)
         fail(wrong(at(key),
                    std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+      if (!whole || out > max)
+        fail(out_of_range(at(key), fmt::format("{} = {}: must be at most {}", key, v->dump(), max)));
     }
   }
   void number(const char* key, double& out, double min, bool required = true) {
@@ -127,10 +141,11 @@ Result<Dims> read_dims(const Json& json, const std::string& pointer) {
   Dims dims;
   for (const Json& dim : json) {
     const bool fits = dim.is_array() && dim.size() == 2 && dim[0].is_string() && dim[1].is_number_integer();
-    if (!fits || dim[1].get<int64_t>() < 1) {
+    const auto size = fits ? as_int64(dim[1]) : 0;
+    if (!size || *size < 1) {
       return wrong(pointer, "dims are pairs [name, size >= 1], got " + dim.dump());
     }
-    dims.push_back({dim[0].get<std::string>(), dim[1].get<int64_t>()});
+    dims.push_back({dim[0].get<std::string>(), *size});
   }
   return dims;
 }
@@ -172,8 +187,11 @@ Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
     return wrong(pointer, "attrs: expected an object, got " + object->dump().substr(0, 60));
   }
   for (const auto& [key, value] : object->items()) {
-    if (value.is_number_integer())
-      attrs[key] = value.get<int64_t>();
+    if (value.is_number_integer() && as_int64(value))
+      attrs[key] = *as_int64(value);
+    else if (value.is_number_integer())
+      return out_of_range(pointer + "/" + key,
+                          fmt::format("{} = {}: must be at most {}", key, value.dump(), INT64_MAX));
     else if (value.is_number())
       attrs[key] = value.get<double>();
     else
@@ -320,15 +338,21 @@ Status read_lr(const Json& json, LearningRate& lr) {
 
 Result<Mesh> read_mesh(const Json* list) {
   Mesh mesh;
+  int64_t ranks = 1;  // without an open axis
   if (list == nullptr) return mesh;
   for (const Json& axis : *list) {
     const bool fits =
         axis.is_array() && axis.size() == 2 && axis[0].is_string() && axis[1].is_number_integer();
-    if (!fits || axis[1].get<int64_t>() < 0)
-      return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
+    const auto size = fits ? as_int64(axis[1]) : -1;
+    if (!size || *size < 0) return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
     if (mesh.find(axis[0].get<std::string>()))
       return wrong("/mesh", "axis '" + axis[0].get<std::string>() + "' stands twice");
-    mesh.axes.push_back({axis[0].get<std::string>(), axis[1].get<int64_t>()});
+    mesh.axes.push_back({axis[0].get<std::string>(), *size});
+    if (*size > 0 && __builtin_mul_overflow(ranks, *size, &ranks)) ranks = INT64_MAX;
+    if (ranks > kMaxRanks) {
+      return out_of_range("/mesh", fmt::format("mesh {} has more than {} ranks", mesh.text(), kMaxRanks),
+                          "make the axes smaller");
+    }
   }
   return mesh;
 }
@@ -337,7 +361,7 @@ Status read_numerics(const Json& json, Recipe& recipe) {
   Fields fields(json, "/numerics");
   std::string mode;
   fields.text("mode", mode);
-  fields.integer("shards", recipe.shards, 1);
+  fields.integer("shards", recipe.shards, 1, kMaxMicrobatches);
   if (mode != "fast" && mode != "exact") {
     fields.fail(wrong("/numerics/mode", "mode '" + mode + "' is not known", "fast or exact"));
   }
@@ -400,7 +424,7 @@ void read_numbers(Fields& fields, Recipe& recipe) {
   fields.text("precision", precision);
   fields.integer("steps", recipe.steps, 0);
   fields.integer("batch", recipe.batch, 1);
-  fields.integer("microbatches", recipe.microbatches, 1);
+  fields.integer("microbatches", recipe.microbatches, 1, kMaxMicrobatches);
   fields.integer("context", recipe.context, 1);
   if (precision != "f32" && precision != "f64") {
     fields.fail(wrong("/precision", "precision '" + precision + "' is not supported", "f32 or f64"));

@@ -91,7 +91,10 @@ struct Recipe {
   std::string document;  // the canonical text that was read: its hash names the recipe
 };
 
-// Strict: unknown, missing or ill-typed keys are errors whose place is a JSON pointer.
+constexpr int64_t kMaxRanks = INT32_MAX;                // what comm plugins can number
+constexpr int64_t kMaxMicrobatches = int64_t{1} << 24;  // of a step; logical shards in exact mode
+// Strict: unknown, missing or ill-typed keys, numbers out of range (more ranks or microbatches than the
+// above, integers beyond 64 bits) are errors whose place is a JSON pointer.
 Result<Recipe> read_recipe(const Json& document);
 // Fills a mesh axis of size 0 and checks that the product is `world`. Error P001.
 Result<Mesh> resolve_mesh(const Mesh& mesh, int64_t world);

@@ -40,12 +40,17 @@ Status check_shape(const Rows& rows) {
   if (rows.owner.size() != static_cast<size_t>(rows.stages)) {
     return wrong(fmt::format("owners of {} stages where there are {}", rows.owner.size(), rows.stages));
   }
+  std::vector<bool> owns(rows.of_rank.size());
   for (int stage = 0; stage < rows.stages; ++stage) {
     const int owner = rows.owner[static_cast<size_t>(stage)];
     if (owner < 0 || owner >= rows.ranks) {
       return wrong(fmt::format("stage {} is on none of the {} ranks", stage, rows.ranks));
     }
+    owns[static_cast<size_t>(owner)] = true;
   }
+  const auto idle = std::ranges::find(owns, false);
+  if (idle != owns.end())
+    return wrong(fmt::format("rank {} of {} has no stage", idle - owns.begin(), rows.ranks));
   return {};
 }
 

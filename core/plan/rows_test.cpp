@@ -62,6 +62,13 @@ const std::vector<Fault> kFaults = {
     {"no microbatches", {"F0.0 B0.0"}, 0, "S003", "0 microbatches", "/rows"},
     {"too many stages", {"F99999999.0"}, 1, "S003", "100000000 stages", "/rows"},
     {"a stage left out", {"F0.0 B0.0 F2.0 B2.0"}, 1, "S003", "stage 1 is on none of the 1 ranks", "/rows"},
+    {"a last rank without a stage", {"F0.0 B0.0", ""}, 1, "S003", "rank 1 of 2 has no stage", "/rows"},
+    {"a rank without a stage",
+     {"F0.0 B0.0", "", "F1.0 B1.0"},
+     1,
+     "S003",
+     "rank 1 of 3 has no stage",
+     "/rows"},
     {"a microbatch too many", kGood, 1, "S003", "microbatch 1", "/rows, row 2 of rank 0"},
     {"a lost microbatch",
      {"F0.0 B0.0", "F1.0 B1.0 F1.1 B1.1"},
@@ -169,7 +176,9 @@ TEST(Rows, that_contradict_their_shape_are_refused) {
   rows.of_rank[0][0].overlap = -1;
   EXPECT_EQ(refused(rows), "S003");
   rows = good;
-  rows.owner[1] = 0;
+  rows.owner[1] = 0;  // rank 1 has none
+  EXPECT_EQ(refused(rows), "S003");
+  rows.owner = {1, 0};
   EXPECT_EQ(refused(rows), "S006");
 }
 
