@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "bench/bare.h"
@@ -115,6 +116,58 @@ TEST(Probes, add_in_place_adds_every_element_once) {
     EXPECT_EQ(std::ranges::count(a, 3), count);
     EXPECT_EQ(a.back(), 1);
   }
+}
+
+bool machine_has(std::string_view isa) {
+#if defined(__x86_64__)
+  if (isa == "avx512") return __builtin_cpu_supports("avx512f") != 0;
+  if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return isa == "baseline";
+}
+
+TEST(Probes, the_peak_is_of_the_instructions_asked_for_or_the_best_there_are) {
+  std::string best;
+  for (const char* isa : {"avx512", "avx2", "baseline"}) {
+    if (!machine_has(isa)) continue;
+    EXPECT_STREQ(peak_loop(isa).isa, isa);
+    if (best.empty()) best = isa;
+  }
+  EXPECT_EQ(peak_loop("auto").isa, best);
+  EXPECT_EQ(peak_loop("of another plugin").isa, best);
+}
+
+// Twice as wide, and two operations in one instruction: four times, on a machine where nobody disturbs.
+TEST(Probes, the_peak_of_avx2_is_above_that_of_any_machine) {
+  if (!machine_has("avx2")) GTEST_SKIP();
+  const auto most = [](const PeakLoop& loop) {
+    double out = 0;
+    for (int i = 0; i < 20; ++i) {
+      const double start = seconds_now();
+      const double done = loop.run();
+      out = std::max(out, done / (seconds_now() - start));
+    }
+    return out;
+  };
+  EXPECT_GT(most(peak_loop("avx2")), 1.5 * most(peak_loop("baseline")));
+}
+
+TEST(Probes, the_instructions_are_those_that_the_option_isa_of_a_plugin_pins) {
+  constexpr tenon_option_decl isa = {.struct_size = sizeof(tenon_option_decl),
+                                     .kind = TENON_STRING,
+                                     .name = "isa",
+                                     .doc = "instruction set",
+                                     .fallback = "auto",
+                                     .choices = nullptr,
+                                     .min = 1,
+                                     .max = 0};
+  const tenon_option_decl* const decls[] = {&isa};
+  const auto read = [](OptionDecls declared, const Json& given) {
+    return isa_of(*read_options(declared, given, "/options", "kernels/x"));
+  };
+  EXPECT_EQ(read(decls, {{"isa", "avx2"}}), "avx2");
+  EXPECT_EQ(read(decls, Json::object()), "auto");
+  EXPECT_EQ(read({}, Json::object()), "auto") << "no such option";
 }
 
 TEST(Probes, median_and_floor) {

@@ -15,26 +15,6 @@ namespace tenon::bench {
 namespace {
 
 constexpr size_t kHuge = size_t{2} << 20;
-constexpr int64_t kRounds = 200000;  // some 300 us, against 20 to start the threads
-
-// Independent chains of multiply-adds in registers; the widest vectors are split where a machine lacks them.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose runtime comes after the choice of a clone
-__attribute__((target_clones("avx512f", "avx2,fma", "default")))
-#endif
-double
-multiply_add() {
-  constexpr int kChains = 12, kLanes = 16;
-  typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
-  Vector x = Vector{} + 1.000001f, y = Vector{} + 0.5f, sum[kChains] = {};
-  asm volatile("" : "+m"(x), "+m"(y));
-  for (Vector& s : sum) asm volatile("" : "+m"(s));  // else the chains are one and the same
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 12
-    for (Vector& s : sum) s = s * x + y;
-  }
-  for (Vector& s : sum) asm volatile("" : : "m"(s));
-  return 2.0 * kChains * kLanes * static_cast<double>(kRounds);
-}
 
 // Keeps the calling thread on one of the cores it may use, while it lives: number `index`
 // of those, if there are so many.
@@ -91,8 +71,14 @@ Probe::Block::Block(size_t floats)
 
 Probe::Block::~Block() { std::free(data_); }
 
-Probe::Probe(ThreadPool& pool)
+std::string isa_of(const OptionValues& options) {
+  const tenon_option* isa = options.find("isa");
+  return isa != nullptr && isa->kind == TENON_STRING ? isa->s : "auto";
+}
+
+Probe::Probe(ThreadPool& pool, const PeakLoop& peak)
     : pool_(pool),
+      peak_(peak),
       part_(int64_t{8} << 20),
       x_(static_cast<size_t>(part_ * pool.num_threads())),
       y_(static_cast<size_t>(part_ * pool.num_threads())) {}
@@ -108,16 +94,20 @@ void Probe::sample() {
 }
 
 double Probe::multiply_adds_per_second() {
-  double operations = 0;  // of the first thread; all do the same
+  struct Job {
+    double (*run)();
+    double operations;  // of the first thread; all do the same
+  } job{peak_.run, 0};
   const double start = seconds_now();
   pool_.run(
       pool_.num_threads(),
       [](void* arg, int64_t part) {
-        const double done = multiply_add();
-        if (part == 0) *static_cast<double*>(arg) = done;
+        Job& j = *static_cast<Job*>(arg);
+        const double done = j.run();
+        if (part == 0) j.operations = done;
       },
-      &operations);
-  return operations * static_cast<double>(pool_.num_threads()) / (seconds_now() - start);
+      &job);
+  return job.operations * static_cast<double>(pool_.num_threads()) / (seconds_now() - start);
 }
 
 Rates Probe::rates() const {

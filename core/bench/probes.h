@@ -2,7 +2,9 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/options.h"
 #include "base/parallel.h"
+#include "bench/peak/peak.h"
 
 namespace tenon::bench {
 
@@ -15,10 +17,13 @@ struct Rates {
   double seconds(double flops_done, double bytes_moved) const;  // the floor: the larger of the two
 };
 
+// The instruction set that a plugin's option `isa` pins; "auto" if there is no such option.
+std::string isa_of(const OptionValues& options);
+
 class Probe {
  public:
-  // `pool` must outlive it.
-  explicit Probe(ThreadPool& pool);
+  // Both must outlive it.
+  Probe(ThreadPool& pool, const PeakLoop& peak);
   // Some milliseconds; leaves nothing else in the caches.
   void sample();
   // Of the samples since clear(): the most operations, as all that disturbs a loop in registers takes away
@@ -43,6 +48,7 @@ class Probe {
   double multiply_adds_per_second();
 
   ThreadPool& pool_;
+  const PeakLoop& peak_;
   const int64_t part_;  // floats of a thread
   Block x_, y_;
   std::vector<double> flops_, bytes_;

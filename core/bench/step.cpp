@@ -28,7 +28,7 @@ class StepBench {
     traced.threads = settings.threads;
     traced.trace = {kWarm + settings.rounds + 1, kWarm + 2 * settings.rounds};
     TENON_TRY(out->pool_, ThreadPool::create(settings.threads));
-    out->probe_.emplace(*out->pool_);
+    out->probe_.emplace(*out->pool_, peak_loop(isa_of(plugins.kernels.options)));
     TENON_TRY(out->session_, Session::open(recipe, plugins, traced));
     return out;
   }

@@ -10,15 +10,37 @@ MODELS = {  # burst: steps that count
     "quickstart": dict(layers=4, heads=4, width=256, vocab=256, context=128, batch=8, tokens=128, burst=20),
     "tiny": dict(layers=2, heads=2, width=64, vocab=256, context=64, batch=1, tokens=64, burst=200),
 }
-# So that PyTorch is not handicapped: the widest vectors, tensors that stay mapped, and for Debian's the
+# So that PyTorch is not handicapped: the widest vectors of the CPU, tensors that stay mapped, and for Debian's the
 # OpenBLAS that does not run threads of its own, told what this CPU is.
 TUNED = {
-    "ATEN_CPU_CAPABILITY": "avx512",
     "MALLOC_MMAP_THRESHOLD_": str(8 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
-DEBIAN = {"OPENBLAS_CORETYPE": "SkylakeX", "LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu/openblas-openmp"}
+DEBIAN = {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu/openblas-openmp"}
+# By instruction set: the CPU's flags, what PyTorch is told when it is tuned, and what its libraries are told when all shall
+# keep to it.
+VECTORS = {
+    "avx512": dict(
+        needs={"avx512f", "avx512bw", "avx512dq", "avx512vl"}, aten="avx512", openblas="SkylakeX",
+        pinned={"ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"}),
+    "avx2": dict(
+        needs={"avx2", "fma"}, aten="avx2", openblas="Haswell",
+        pinned={"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}),
+}
+
+
+def environments(isa):
+    """Of PyTorch as it is, tuned, and Debian's. What a CPU lacks would end in an illegal instruction."""
+    with open("/proc/cpuinfo") as file:
+        flags = {word for line in file if line.startswith("flags") for word in line.split()}
+    there = [name for name, vectors in VECTORS.items() if vectors["needs"] <= flags]
+    if isa != "auto" and isa not in there:
+        sys.exit(f"--isa {isa}: this machine lacks these instructions; it has: {', '.join(there) or 'none of them'}")
+    vectors = VECTORS[isa] if isa != "auto" else VECTORS[there[0]] if there else None
+    plain = {"ATEN_CPU_CAPABILITY": vectors["aten"], **vectors["pinned"]} if isa != "auto" else {}
+    tuned = {**plain, **TUNED, **({"ATEN_CPU_CAPABILITY": vectors["aten"]} if vectors else {})}
+    return plain, tuned, {**tuned, **DEBIAN, **({"OPENBLAS_CORETYPE": vectors["openblas"]} if vectors else {})}
 
 
 def execute(command, environment):
@@ -35,7 +57,8 @@ def tenon(arguments, model, folder):
     sizes = [f"{key}={value}" for key, value in model.items() if key != "burst"]
     steps = model["burst"] + 2
     command = [arguments.tenon, "train", os.path.join(os.path.dirname(__file__), "gpt.lua"), f"file={arguments.text}",
-               f"steps={steps}", *sizes, "--threads", str(arguments.threads), "--json", "--run-dir", folder]
+               f"steps={steps}", *sizes, f"isa={arguments.isa}", "--threads", str(arguments.threads), "--json",
+               "--run-dir", folder]
     output, peak = execute(arguments.prefix + command, {})
     events = [json.loads(line) for line in output.splitlines()]
     tokens = model["batch"] * model["tokens"]
@@ -52,16 +75,16 @@ def pytorch(arguments, python, environment, model):
 
 def measure(arguments, name):
     model = MODELS[name]
+    plain, tuned, debian = environments(arguments.isa)
     seconds, peaks = {}, {}
     for round_ in range(arguments.rounds):
         with tempfile.TemporaryDirectory() as folder:
             runs = {"Tenon": lambda: tenon(arguments, model, os.path.join(folder, "run"))}
             if arguments.python:
-                runs["PyTorch, newest"] = lambda: pytorch(arguments, arguments.python, {}, model)
-                runs["PyTorch, newest, tuned"] = lambda: pytorch(arguments, arguments.python, TUNED, model)
+                runs["PyTorch, newest"] = lambda: pytorch(arguments, arguments.python, plain, model)
+                runs["PyTorch, newest, tuned"] = lambda: pytorch(arguments, arguments.python, tuned, model)
             if arguments.debian:
-                runs["PyTorch, Debian's, tuned"] = lambda: pytorch(
-                    arguments, "/usr/bin/python3", {**TUNED, **DEBIAN}, model)
+                runs["PyTorch, Debian's, tuned"] = lambda: pytorch(arguments, "/usr/bin/python3", debian, model)
             for who, run in runs.items():
                 times, peak = run()
                 seconds.setdefault(who, []).extend(times)
@@ -79,6 +102,8 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--isa", choices=["auto", *VECTORS], default="auto", 
+                        help="instructions that all keep to; auto: the widest that the CPU has")
     parser.add_argument("--prefix", type=shlex.split, default=[], help="in front of every command, as 'chrt -r 1'")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
