@@ -1,7 +1,6 @@
 // What `tenon bench` measures, each part beside the floor that the machine sets in the same minute. A report
 // is the JSON that --json prints: times in seconds, rates per second, shares of 1; medians of what ran in
-// turn, and of the loop in registers the fastest sample. Nothing here depends on which plugins a recipe
-// names.
+// turn, and of the floor the fastest sample. Nothing here depends on which plugins a recipe names.
 #pragma once
 
 #include "base/json.h"
@@ -20,7 +19,7 @@ struct Settings {
 // not in the caches.
 Result<Json> measure_kernels(const Recipe& recipe, const PluginSet& plugins, const Settings& settings);
 
-// The recipe's update of all its parameters on one rank, beside an in-place add over the same arrays.
+// The recipe's update of all its parameters on one rank, beside an add over the same arrays.
 Result<Json> measure_optimizer(const Recipe& recipe, const PluginSet& plugins, const Settings& settings);
 
 // Collectives of all ranks beside a bare loop over shared memory; f32, every buffer written anew before each

@@ -107,12 +107,10 @@ TEST(SharedWorld, a_rank_that_leaves_ends_what_others_wait_for) {
   EXPECT_EQ(codes, (std::vector<std::string>{"met W011", "met W011", "met"}));
 }
 
-TEST(Probes, add_in_place_adds_every_element_once) {
-  auto pool = ThreadPool::create(3);
-  ASSERT_TRUE(pool.ok());
+TEST(Probes, add_adds_every_element_once) {
   for (const int64_t count : {0, 1, 7, 100, 1001}) {
     std::vector<double> a(static_cast<size_t>(count) + 1, 1), b(static_cast<size_t>(count) + 1, 2);
-    add_in_place(**pool, a.data(), b.data(), count);
+    add(a.data(), b.data(), count);
     EXPECT_EQ(std::ranges::count(a, 3), count);
     EXPECT_EQ(a.back(), 1);
   }
@@ -130,26 +128,26 @@ TEST(Probes, the_peak_is_of_the_instructions_asked_for_or_the_best_there_are) {
   std::string best;
   for (const char* isa : {"avx512", "avx2", "baseline"}) {
     if (!machine_has(isa)) continue;
-    EXPECT_STREQ(peak_loop(isa).isa, isa);
+    EXPECT_STREQ(peak_loops(isa).isa, isa);
     if (best.empty()) best = isa;
   }
-  EXPECT_EQ(peak_loop("auto").isa, best);
-  EXPECT_EQ(peak_loop("of another plugin").isa, best);
+  EXPECT_EQ(peak_loops("auto").isa, best);
+  EXPECT_EQ(peak_loops("of another plugin").isa, best);
 }
 
 // Twice as wide, and two operations in one instruction: four times, on a machine where nobody disturbs.
 TEST(Probes, the_peak_of_avx2_is_above_that_of_any_machine) {
   if (!machine_has("avx2")) GTEST_SKIP();
-  const auto most = [](const PeakLoop& loop) {
+  const auto most = [](const PeakLoops& loop) {
     double out = 0;
     for (int i = 0; i < 20; ++i) {
       const double start = seconds_now();
-      const double done = loop.run();
+      const double done = loop.multiply_adds();
       out = std::max(out, done / (seconds_now() - start));
     }
     return out;
   };
-  EXPECT_GT(most(peak_loop("avx2")), 1.5 * most(peak_loop("baseline")));
+  EXPECT_GT(most(peak_loops("avx2")), 1.5 * most(peak_loops("baseline")));
 }
 
 TEST(Probes, the_instructions_are_those_that_the_option_isa_of_a_plugin_pins) {
@@ -173,9 +171,38 @@ TEST(Probes, the_instructions_are_those_that_the_option_isa_of_a_plugin_pins) {
 TEST(Probes, median_and_floor) {
   EXPECT_EQ(median({}), 0);
   EXPECT_EQ(median({5, 1, 9}), 5);
-  const Rates rates{10, 100};
+  const Rates rates{10, 100, {}};
   EXPECT_EQ(rates.seconds(20, 100), 2);
   EXPECT_EQ(rates.seconds(1, 300), 3);
+  EXPECT_EQ(rates.seconds_again(1, 300), 3) << "not sampled";
+}
+
+TEST(Probes, what_is_in_the_caches_has_a_floor_of_its_own) {
+  const double kib16 = Rates::size_of_step(0), kib23 = Rates::size_of_step(1), kib32 = Rates::size_of_step(2);
+  EXPECT_EQ(kib16, 16384);
+  EXPECT_EQ(kib32, 2 * kib16);
+  const Rates rates{10, 100, {3000, 1000, 2000}};
+  EXPECT_EQ(rates.seconds_again(0, 6000), 2) << "smaller than all";
+  EXPECT_EQ(rates.seconds_again(0, 2 * kib16), 2 * kib16 / 3000);
+  EXPECT_EQ(rates.seconds_again(0, 2 * kib23), 2 * kib23 / 2000) << "a larger one was faster: disturbed";
+  EXPECT_EQ(rates.seconds_again(0, 2 * kib32), 2 * kib32 / 2000);
+  EXPECT_EQ(rates.seconds_again(0, 1e9), 1e9 / 2000) << "larger than all";
+  EXPECT_EQ(rates.seconds_again(1e9, 1), 1e8) << "operations";
+  EXPECT_EQ(rates.seconds(0, 6000), 60);
+}
+
+TEST(Probes, the_rate_of_adding_again_is_above_that_of_memory) {
+  auto pool = ThreadPool::create(1);
+  ASSERT_TRUE(pool.ok());
+  Probe probe(**pool, peak_loops("auto"));
+  probe.sample();
+  EXPECT_TRUE(probe.rates().again.empty());
+  probe.sample_again();
+  const Rates rates = probe.rates();
+  ASSERT_EQ(rates.again.size(), 25u) << "16 KiB to 64 MiB";
+  EXPECT_GT(rates.again[0], rates.bytes);
+  probe.clear();
+  EXPECT_EQ(probe.rates().flops, 0);
 }
 
 }  // namespace

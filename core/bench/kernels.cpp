@@ -180,7 +180,7 @@ Result<Json> measure_case(RankDevice& device, const Case& one, bool exact, int r
 Result<Json> measure_kernels(const Recipe& recipe, const PluginSet& plugins, const Settings& settings) {
   TENON_TRY(const auto rank, OneRank::open(recipe, plugins, settings.threads));
   const ThreadPool::Use use(rank->pool());
-  Probe probe(rank->pool(), peak_loop(isa_of(plugins.kernels.options)));
+  Probe probe(rank->pool(), peak_loops(isa_of(plugins.kernels.options)));
   Json rows = Json::array();
   for (const Case& one : cases_of(rank->program())) {
     TENON_TRY(Json row, measure_case(rank->device(), one, recipe.exact, settings.rounds, probe));

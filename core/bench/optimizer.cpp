@@ -1,4 +1,4 @@
-// The update of all parameters beside an in-place add over the same arrays, in turn.
+// The update of all parameters beside an add that reads and writes the same arrays, in turn.
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
@@ -81,16 +81,33 @@ Result<double> update_seconds(RankDevice& device, const Arrays<Real>& arrays, in
   return seconds_now() - start;
 }
 
-// Arrays in pairs: one that is read and written, one that is read. Bytes per second.
+// Adds the gradients to every other array, in one pass: what an update moves, and as many streams. Bytes per
+// second.
 template <class Real>
 double add_rate(ThreadPool& pool, const Arrays<Real>& arrays) {
-  double bytes = 0;
+  struct Job {
+    const Arrays<Real>& arrays;
+    int64_t parts;
+  } job{arrays, pool.num_threads()};
   const double start = seconds_now();
-  for (size_t i = 0; i + 1 < arrays.arrays(); i += 2) {
-    add_in_place(pool, arrays.array(i), arrays.array(i + 1), arrays.count());
-    bytes += 3.0 * sizeof(Real) * static_cast<double>(arrays.count());
-  }
-  return bytes / (seconds_now() - start);
+  pool.run(
+      job.parts,
+      [](void* arg, int64_t part) {
+        typedef Real Vector __attribute__((vector_size(64), may_alias));  // arrays are padded to whole ones
+        constexpr int64_t kLanes = sizeof(Vector) / sizeof(Real);
+        const Job& j = *static_cast<Job*>(arg);
+        const auto at = [&j](size_t k, int64_t i) {
+          return reinterpret_cast<Vector*>(j.arrays.array(k)) + i;
+        };
+        const int64_t vectors = j.arrays.count() / kLanes, end = vectors * (part + 1) / j.parts;
+        for (int64_t i = vectors * part / j.parts; i < end; ++i) {
+          const Vector gradient = *at(1, i);
+          *at(0, i) += gradient;
+          for (size_t k = 2; k < j.arrays.arrays(); ++k) *at(k, i) += gradient;
+        }
+      },
+      &job);
+  return arrays.bytes() / (seconds_now() - start);
 }
 
 template <class Real>
@@ -104,7 +121,7 @@ Result<Json> measure(OneRank& rank, const Settings& settings) {
     seconds.push_back(taken);
     rates.push_back(rate);
   }
-  const double time = median(seconds), rate = median(rates), floor = arrays->bytes() / rate;
+  const double time = median(seconds), rate = std::ranges::max(rates), floor = arrays->bytes() / rate;
   return Json{{"plugin", rank.device().plugins().optimizer.id},
               {"parameters", arrays->count()},
               {"seconds", time},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -15,6 +16,7 @@ namespace tenon::bench {
 namespace {
 
 constexpr size_t kHuge = size_t{2} << 20;
+constexpr int64_t kUnit = 16;  // floats: of the loops
 
 // Keeps the calling thread on one of the cores it may use, while it lives: number `index`
 // of those, if there are so many.
@@ -58,8 +60,17 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+double Rates::size_of_step(size_t i) { return std::exp2(14 + 0.5 * static_cast<double>(i)); }
+
 double Rates::seconds(double flops_done, double bytes_moved) const {
   return std::max(flops > 0 ? flops_done / flops : 0, bytes > 0 ? bytes_moved / bytes : 0);
+}
+
+double Rates::seconds_again(double flops_done, double bytes_moved) const {
+  Rates out{flops, bytes, {}};
+  for (size_t i = again.size(); i > 0 && (i == again.size() || size_of_step(i) > bytes_moved / 2); --i)
+    out.bytes = std::max(out.bytes, again[i - 1]);  // who moves less is never slower
+  return out.seconds(flops_done, bytes_moved);
 }
 
 Probe::Block::Block(size_t floats)
@@ -76,7 +87,7 @@ std::string isa_of(const OptionValues& options) {
   return isa != nullptr && isa->kind == TENON_STRING ? isa->s : "auto";
 }
 
-Probe::Probe(ThreadPool& pool, const PeakLoop& peak)
+Probe::Probe(ThreadPool& pool, const PeakLoops& peak)
     : pool_(pool),
       peak_(peak),
       part_(int64_t{8} << 20),
@@ -86,18 +97,48 @@ Probe::Probe(ThreadPool& pool, const PeakLoop& peak)
 void Probe::sample() {
   // The system may wake two threads on one core, and takes some milliseconds to move one away.
   constexpr int kPasses = 6;
-  for (int pass = 0; pass < kPasses; ++pass) flops_.push_back(multiply_adds_per_second());
-  const int64_t count = part_ * pool_.num_threads();
+  for (int pass = 0; pass < kPasses; ++pass)
+    rates_.flops = std::max(rates_.flops, multiply_adds_per_second());
+  rates_.bytes = std::max(rates_.bytes, adds_per_second(part_ * pool_.num_threads(), 1));
+}
+
+void Probe::sample_again() {
+  constexpr int64_t kLeast = int64_t{1} << 20;  // floats of a thread, for which the others may be woken
+  const int64_t threads = pool_.num_threads();
+  for (size_t i = 0;; ++i) {
+    const auto count = static_cast<int64_t>(Rates::size_of_step(i) / (2 * sizeof(float)));
+    if (count > part_ * threads) break;
+    if (rates_.again.size() == i) rates_.again.push_back(0);
+    adds_per_second(count, 1);  // into the caches
+    rates_.again[i] = std::max(rates_.again[i], adds_per_second(count, 1 + threads * kLeast / count));
+  }
+}
+
+double Probe::adds_per_second(int64_t count, int64_t repeats) {
+  struct Job {
+    const PeakLoops& loops;
+    float* a;
+    const float* b;
+    int64_t count, repeats;  // of a thread
+  } job{peak_, x_.data(), y_.data(), count / pool_.num_threads() / kUnit * kUnit, repeats};
   const double start = seconds_now();
-  add_in_place(pool_, x_.data(), y_.data(), count);
-  bytes_.push_back(3.0 * sizeof(float) * static_cast<double>(count) / (seconds_now() - start));
+  pool_.run(
+      pool_.num_threads(),
+      [](void* arg, int64_t part) {
+        const Job& j = *static_cast<Job*>(arg);
+        for (int64_t i = 0; i < j.repeats; ++i)
+          j.loops.add(j.a + part * j.count, j.b + part * j.count, j.count);
+      },
+      &job);
+  const auto moved = static_cast<double>(3 * sizeof(float) * job.count * pool_.num_threads() * repeats);
+  return moved / (seconds_now() - start);
 }
 
 double Probe::multiply_adds_per_second() {
   struct Job {
     double (*run)();
     double operations;  // of the first thread; all do the same
-  } job{peak_.run, 0};
+  } job{peak_.multiply_adds, 0};
   const double start = seconds_now();
   pool_.run(
       pool_.num_threads(),
@@ -110,14 +151,9 @@ double Probe::multiply_adds_per_second() {
   return job.operations * static_cast<double>(pool_.num_threads()) / (seconds_now() - start);
 }
 
-Rates Probe::rates() const {
-  return {flops_.empty() ? 0 : *std::ranges::max_element(flops_), median(bytes_)};
-}
+Rates Probe::rates() const { return rates_; }
 
-void Probe::clear() {
-  flops_.clear();
-  bytes_.clear();
-}
+void Probe::clear() { rates_ = {}; }
 
 double core_latency() {
   if (std::thread::hardware_concurrency() < 2) return 0;

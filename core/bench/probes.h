@@ -14,7 +14,14 @@ double median(std::vector<double> values);
 struct Rates {
   double flops = 0;  // f32 multiply-adds of all threads at once, counted as two, per second
   double bytes = 0;  // of an in-place add over arrays far larger than the caches, per second
-  double seconds(double flops_done, double bytes_moved) const;  // the floor: the larger of the two
+  // The same over arrays that it has just gone over, of size_of_step(i) bytes together; empty if not sampled.
+  std::vector<double> again;
+
+  static double size_of_step(size_t i);
+  // The floor: the larger of the two. seconds() is of who finds nothing in the caches; seconds_again() of who
+  // finds there what fits, of at least half as many bytes as it moves.
+  double seconds(double flops_done, double bytes_moved) const;
+  double seconds_again(double flops_done, double bytes_moved) const;
 };
 
 // The instruction set that a plugin's option `isa` pins; "auto" if there is no such option.
@@ -23,11 +30,12 @@ std::string isa_of(const OptionValues& options);
 class Probe {
  public:
   // Both must outlive it.
-  Probe(ThreadPool& pool, const PeakLoop& peak);
+  Probe(ThreadPool& pool, const PeakLoops& peak);
   // Some milliseconds; leaves nothing else in the caches.
   void sample();
-  // Of the samples since clear(): the most operations, as all that disturbs a loop in registers takes away
-  // from it; the median bandwidth, which depends on where the cores are as that of kernels does.
+  // Some tens of milliseconds more: Rates::again.
+  void sample_again();
+  // The most of the samples since clear(): all that disturbs them takes away from them.
   Rates rates() const;
   void clear();
 
@@ -46,35 +54,24 @@ class Probe {
   };
 
   double multiply_adds_per_second();
+  double adds_per_second(int64_t count, int64_t repeats);  // bytes; `count` floats of each array, so often
 
   ThreadPool& pool_;
-  const PeakLoop& peak_;
+  const PeakLoops& peak_;
   const int64_t part_;  // floats of a thread
   Block x_, y_;
-  std::vector<double> flops_, bytes_;
+  Rates rates_;
 };
 
-// a[i] += b[i] on all threads of the pool.
+// a[i] += b[i].
 template <class Real>
-void add_in_place(ThreadPool& pool, Real* a, const Real* b, int64_t count) {
-  struct Job {
-    Real* a;
-    const Real* b;
-    int64_t count, parts;
-  } job{a, b, count, pool.num_threads()};
-  pool.run(
-      job.parts,
-      [](void* arg, int64_t part) {
-        typedef Real Vector __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
-        constexpr int64_t kLanes = sizeof(Vector) / sizeof(Real);
-        const Job& j = *static_cast<Job*>(arg);
-        int64_t i = j.count * part / j.parts;
-        const int64_t end = j.count * (part + 1) / j.parts;
-        for (; i + kLanes <= end; i += kLanes)
-          *reinterpret_cast<Vector*>(j.a + i) += *reinterpret_cast<const Vector*>(j.b + i);
-        for (; i < end; ++i) j.a[i] += j.b[i];
-      },
-      &job);
+void add(Real* a, const Real* b, int64_t count) {
+  typedef Real Vector __attribute__((vector_size(32), aligned(sizeof(Real)), may_alias));
+  constexpr int64_t kLanes = sizeof(Vector) / sizeof(Real);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    *reinterpret_cast<Vector*>(a + i) += *reinterpret_cast<const Vector*>(b + i);
+  for (; i < count; ++i) a[i] += b[i];
 }
 
 }  // namespace tenon::bench

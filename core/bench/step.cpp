@@ -15,7 +15,7 @@ namespace {
 // Of one kind of op on the compute lane, in a step.
 struct Kind {
   int64_t calls = 0;
-  double flops = 0, bytes = 0;
+  double floor = 0;             // seconds
   std::vector<double> seconds;  // by traced step
 };
 
@@ -28,7 +28,7 @@ class StepBench {
     traced.threads = settings.threads;
     traced.trace = {kWarm + settings.rounds + 1, kWarm + 2 * settings.rounds};
     TENON_TRY(out->pool_, ThreadPool::create(settings.threads));
-    out->probe_.emplace(*out->pool_, peak_loop(isa_of(plugins.kernels.options)));
+    out->probe_.emplace(*out->pool_, peak_loops(isa_of(plugins.kernels.options)));
     TENON_TRY(out->session_, Session::open(recipe, plugins, traced));
     return out;
   }
@@ -39,6 +39,7 @@ class StepBench {
     for (int round = 0; round < 2 * settings_.rounds; ++round) {
       TENON_CHECK(meet());
       probe_->sample();
+      probe_->sample_again();  // much of what a kernel reads, the one before has just written
       TENON_CHECK(meet());
       TENON_TRY(const StepResult step, session_->step());
       if (round < settings_.rounds) steps_.push_back(step.seconds);
@@ -75,7 +76,7 @@ class StepBench {
     return out;
   }
 
-  std::map<std::string, Kind> kinds() {
+  std::map<std::string, Kind> kinds(const Rates& rates) {
     std::map<std::string, Kind> out;
     const auto& instrs = session_->train_program().instrs;
     for (const Instr& instr : instrs) {
@@ -83,8 +84,7 @@ class StepBench {
       const Work work = work_of(instr);
       Kind& kind = out[instr.kind];
       ++kind.calls;
-      kind.flops += work.flops;
-      kind.bytes += work.bytes;
+      kind.floor += rates.seconds_again(work.flops, work.bytes);
     }
     const TraceRange range = session_->trace_range();
     for (int64_t step = range.first; step <= range.last; ++step) {
@@ -103,16 +103,16 @@ class StepBench {
     const double step = median(steps_);
     Json rows = Json::array();
     double compute = 0, floor = 0;
-    for (const auto& [name, kind] : kinds()) {
-      const double seconds = median(kind.seconds), least = rates.seconds(kind.flops, kind.bytes);
+    for (const auto& [name, kind] : kinds(rates)) {
+      const double seconds = median(kind.seconds);
       compute += seconds;
-      floor += least;
+      floor += kind.floor;
       rows.push_back({{"op", name},
                       {"calls", kind.calls},
                       {"seconds", seconds},
                       {"of_step", seconds / step},
-                      {"floor_seconds", least},
-                      {"of_floor", least / seconds}});
+                      {"floor_seconds", kind.floor},
+                      {"of_floor", kind.floor / seconds}});
     }
     std::stable_sort(rows.begin(), rows.end(),
                      [](const Json& a, const Json& b) { return a["seconds"] > b["seconds"]; });

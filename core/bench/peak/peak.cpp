@@ -2,9 +2,9 @@
 
 namespace tenon::bench {
 
-extern const PeakLoop kBaselinePeak, kAvx2Peak, kAvx512Peak;
+extern const PeakLoops kBaselinePeak, kAvx2Peak, kAvx512Peak;
 
-const PeakLoop& peak_loop(std::string_view isa) {
+const PeakLoops& peak_loops(std::string_view isa) {
 #if defined(__x86_64__)
   if (isa == kBaselinePeak.isa) return kBaselinePeak;
   const bool wide = __builtin_cpu_supports("avx512f") != 0;
