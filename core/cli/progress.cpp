@@ -67,15 +67,18 @@ Status Progress::record(const char* event, const Session& session, const std::ve
   return {};
 }
 
-void Progress::line(const std::string& text, bool live) {
+void Progress::line(const std::string& text) {
   if (style_ == Style::json) return;
-  if (style_ == Style::live && live) {
-    std::printf("\r\033[2K%s", text.c_str());
-    live_open_ = true;
-  } else {
-    std::printf("%s%s\n", live_open_ ? "\n" : "", text.c_str());
-    live_open_ = false;
-  }
+  std::printf("%s%s\n", live_open_ ? "\n" : "", text.c_str());
+  live_open_ = false;
+  std::fflush(stdout);
+}
+
+// The last column stays free: some terminals go to the next row as soon as it is written.
+void Progress::live_line(const std::vector<Field>& fields) {
+  if (style_ != Style::live) return line(joined(fields));
+  std::printf("\r\033[2K%s", fitted(fields, terminal_columns(STDOUT_FILENO) - 1).c_str());
+  live_open_ = true;
   std::fflush(stdout);
 }
 
@@ -88,10 +91,10 @@ double Progress::median_seconds() const {
 Status Progress::on_resume(const Session& session, const std::string& path) {
   Json passed_over = Json::array();
   for (const checkpoint::Rejected& rejected : session.passed_over()) {
-    line(fmt::format("warning: passed over {}: {}", rejected.directory, rejected.error.cause), false);
+    line(fmt::format("warning: passed over {}: {}", rejected.directory, rejected.error.cause));
     passed_over.push_back({{"checkpoint", rejected.directory}, {"cause", rejected.error.cause}});
   }
-  line(fmt::format("from {:>5}  {}", session.steps_done(), path), false);
+  line(fmt::format("from {:>5}  {}", session.steps_done(), path));
   if (style_ == Style::json) {
     const Json event{{"event", "resume"},
                      {"step", session.steps_done()},
@@ -108,8 +111,7 @@ Status Progress::report_memory(const Session& session) {
   const uint64_t planned = session.memory().total() * static_cast<uint64_t>(session.ranks_in_process());
   const auto rest = static_cast<int64_t>(resident - planned);  // below zero while planned memory is untouched
   line(fmt::format("resident {} = planned {} + rest {}{}", human_bytes(resident), human_bytes(planned),
-                   rest < 0 ? "-" : "", human_bytes(static_cast<uint64_t>(std::abs(rest)))),
-       false);
+                   rest < 0 ? "-" : "", human_bytes(static_cast<uint64_t>(std::abs(rest)))));
   return record("memory", session,
                 {{"resident_bytes", static_cast<double>(resident)},
                  {"planned_bytes", static_cast<double>(planned)},
@@ -119,7 +121,7 @@ Status Progress::report_memory(const Session& session) {
 Status Progress::on_trace(const Session& session, const std::vector<Span>& spans) {
   constexpr double kMicroseconds = 1e-3;  // of a nanosecond
   TENON_CHECK(write_file(trace_, chrome_trace_of(spans, kMicroseconds)));
-  line(fmt::format("trace {:>4}  {}", session.steps_done(), trace_), false);
+  line(fmt::format("trace {:>4}  {}", session.steps_done(), trace_));
   return record("trace", session, {{"spans", static_cast<double>(spans.size())}});
 }
 
@@ -132,9 +134,8 @@ Status Progress::report_overlap(const Session& session) {
   const Overlap overlap = session.overlap();
   if (overlap.alone_seconds <= 0) return {};
   line(fmt::format(
-           "communication of rank 0: {:.2f} ms a step on its own, {:.2f} ms beside the work: {:.0f}% hidden",
-           overlap.alone_seconds * 1e3, overlap.exposed_seconds * 1e3, overlap.hidden() * 100),
-       false);
+      "communication of rank 0: {:.2f} ms a step on its own, {:.2f} ms beside the work: {:.0f}% hidden",
+      overlap.alone_seconds * 1e3, overlap.exposed_seconds * 1e3, overlap.hidden() * 100));
   return record("overlap", session,
                 {{"alone_ms", overlap.alone_seconds * 1e3},
                  {"exposed_ms", overlap.exposed_seconds * 1e3},
@@ -147,12 +148,10 @@ Status Progress::on_start(const Session& session) {
   const MemoryReport memory = session.memory();
   line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters,
                    session.num_tensors(), session.train_program().mesh.text(),
-                   session.recipe().batch * session.recipe().context),
-       false);
+                   session.recipe().batch * session.recipe().context));
   line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})",
                    human_bytes(memory.total()), human_bytes(memory.params), human_bytes(memory.state),
-                   human_bytes(memory.arena)),
-       false);
+                   human_bytes(memory.arena)));
   return record("start", session,
                 {{"parameters", static_cast<double>(parameters)},
                  {"planned_bytes", static_cast<double>(memory.total())}});
@@ -178,26 +177,36 @@ Status Progress::on_step(const Session& session, const StepResult& step) {
   const bool logged =
       step.step % recipe.log_every == 0 || step.step == recipe.steps || step.step == first_step_ + 1;
   if (!logged && style_ != Style::live) return {};
-  constexpr int64_t kCredible = 5;  // the first steps after a start are not typical
-  const bool credible = step.step - first_step_ >= kCredible;
-  const double left = median * static_cast<double>(recipe.steps - step.step);
-  line(fmt::format("step {:>5}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} ms  {:.0f} tok/s  {}  {}",
-                   step.step, recipe.steps, step.loss, step.grad_norm, step.lr, median * 1e3,
-                   static_cast<double>(step.tokens) / median, human_bytes(resident),
-                   credible ? "eta " + human_seconds(left) : ""),
-       true);
+  live_line({{fmt::format("step {:>5}/{}", step.step, recipe.steps), 0},
+             {fmt::format("loss {:.4f}", step.loss), 0},
+             {fmt::format("norm {:.3f}", step.grad_norm), 4},
+             {fmt::format("lr {:.2e}", step.lr), 5},
+             {fmt::format("{:.0f} ms", median * 1e3), 3},
+             {fmt::format("{:.0f} tok/s", static_cast<double>(step.tokens) / median), 2},
+             {human_bytes(resident), 6},
+             {eta_text(session, step), 1}});
   return {};
 }
 
-Status Progress::on_eval(const Session& session, const EvalResult& eval) {
+std::string Progress::eta_text(const Session& session, const StepResult& step) const {
+  constexpr int64_t kCredible = 5;  // the first steps after a start are not typical
+  if (step.step - first_step_ < kCredible) return "";
+  const Recipe& recipe = session.recipe();
+  const Eta eta = eta_of(remaining_after(step.step, recipe.steps, recipe.eval_every, recipe.save_every),
+                         {median_seconds(), evals_, saves_});
+  return "eta " + human_seconds(eta.seconds) + (eta.at_least ? "+" : "");
+}
+
+Status Progress::on_eval(const Session& session, const EvalResult& eval, double seconds) {
+  evals_.add(seconds);
   line(fmt::format("eval {:>5}  validation loss {:.4f} over {} tokens", session.steps_done(), eval.loss,
-                   eval.tokens),
-       false);
+                   eval.tokens));
   return record("eval", session, {{"loss", eval.loss}, {"tokens", static_cast<double>(eval.tokens)}});
 }
 
 Status Progress::on_save(const Session& session, const std::string& path, double seconds) {
-  line(fmt::format("save {:>5}  {}  {:.0f} ms", session.steps_done(), path, seconds * 1e3), false);
+  saves_.add(seconds);
+  line(fmt::format("save {:>5}  {}  {:.0f} ms", session.steps_done(), path, seconds * 1e3));
   return record("save", session, {{"seconds", seconds}});
 }
 

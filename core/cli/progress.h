@@ -5,6 +5,8 @@
 #include <deque>
 #include <memory>
 
+#include "cli/eta.h"
+#include "cli/live_line.h"
 #include "run/handle.h"
 #include "run/loop.h"
 
@@ -21,7 +23,7 @@ class Progress final : public LoopObserver {
   Status on_resume(const Session& session, const std::string& path) override;
   Status on_start(const Session& session) override;
   Status on_step(const Session& session, const StepResult& step) override;
-  Status on_eval(const Session& session, const EvalResult& eval) override;
+  Status on_eval(const Session& session, const EvalResult& eval, double seconds) override;
   Status on_save(const Session& session, const std::string& path, double seconds) override;
   Status on_trace(const Session& session, const std::vector<Span>& spans) override;
   Status on_end(const Session& session) override;
@@ -34,7 +36,12 @@ class Progress final : public LoopObserver {
   };
   Progress(Style style, std::string trace) : style_(style), trace_(std::move(trace)) {}
   Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
-  void line(const std::string& text, bool live);
+  // A line that stays.
+  void line(const std::string& text);
+  // The line that the next one takes the place of; without a terminal it stays like any other.
+  void live_line(const std::vector<Field>& fields);
+  // "" while too few steps were measured.
+  std::string eta_text(const Session& session, const StepResult& step) const;
   // What communication costs, and how much of it is hidden.
   Status report_overlap(const Session& session);
   // "resident X = planned Y + rest Z" of this process.
@@ -46,6 +53,7 @@ class Progress final : public LoopObserver {
   bool live_open_ = false;
   std::vector<Sink> sinks_;
   std::deque<double> recent_;  // seconds of the last steps
+  Mean evals_, saves_;         // seconds
   int64_t first_step_ = 0;
 };
 

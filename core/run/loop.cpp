@@ -1,13 +1,10 @@
 #include "run/loop.h"
 
 #include "base/clock.h"
+#include "run/due.h"
 
 namespace tenon {
 namespace {
-
-bool due(int64_t every, int64_t step, int64_t last) {
-  return every > 0 && (step % every == 0 || step == last);
-}
 
 class Loop {
  public:
@@ -44,8 +41,10 @@ class Loop {
   }
 
   Status evaluate() {
+    const double start = seconds_now();
     TENON_TRY(const EvalResult eval, session_.evaluate());
-    if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_eval(session_, eval));
+    if (options_.observer != nullptr)
+      TENON_CHECK(options_.observer->on_eval(session_, eval, seconds_now() - start));
     return {};
   }
 

@@ -16,7 +16,7 @@ class LoopObserver {
   virtual Status on_resume(const Session& session, const std::string& path) = 0;
   virtual Status on_start(const Session& session) = 0;
   virtual Status on_step(const Session& session, const StepResult& step) = 0;
-  virtual Status on_eval(const Session& session, const EvalResult& eval) = 0;
+  virtual Status on_eval(const Session& session, const EvalResult& eval, double seconds) = 0;
   virtual Status on_save(const Session& session, const std::string& path, double seconds) = 0;
   // Behind the last traced step, or at the end of a run that stopped before: of all ranks, in nanoseconds.
   virtual Status on_trace(const Session& session, const std::vector<Span>& spans) = 0;

@@ -1,0 +1,83 @@
+// The live line of training on terminals of any width: one line stays one line.
+#include "terminal.hpp"
+
+#include "workplace.hpp"
+
+namespace tenon::test {
+namespace {
+
+// Of rows that hold what the live line says: those that stand, and those that had no room in one row.
+struct LiveRows {
+  std::vector<std::string> standing;
+  int broken = 0;
+};
+
+LiveRows live_rows(const Screen& screen) {
+  LiveRows out;
+  for (const Screen::Row& row : screen.rows()) {
+    if (!row.text.starts_with("step ")) continue;
+    out.standing.push_back(row.text);
+    out.broken += row.goes_on ? 1 : 0;
+  }
+  return out;
+}
+
+class LiveLine : public testing::Test {
+ protected:
+  std::unique_ptr<Terminal> train(size_t columns, Screen::Wrap wrap, const std::vector<std::string>& more) {
+    std::vector<std::string> argv{TENON, "train", "tiny.lua"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return std::make_unique<Terminal>(argv, place_.path(), columns, wrap);
+  }
+  Workplace place_;
+};
+
+TEST_F(LiveLine, stays_one_line_on_40_to_200_columns) {
+  for (const size_t columns : {40, 47, 60, 79, 80, 81, 86, 87, 100, 132, 200}) {
+    for (const auto wrap : {Screen::Wrap::late, Screen::Wrap::early}) {
+      const auto terminal = train(columns, wrap, {"steps=30", "eval=10", "save=15"});
+      ASSERT_EQ(terminal->finish(kPatience), 0);
+      const LiveRows rows = live_rows(terminal->screen());
+      const std::string what = std::to_string(columns) + " columns";
+      // A line stays where something is said below it: an evaluation, a checkpoint, the end.
+      ASSERT_EQ(rows.standing.size(), 4u) << what;
+      EXPECT_EQ(rows.broken, 0) << what;
+      const int steps[] = {10, 15, 20, 30};
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(rows.standing[i].starts_with("step    " + std::to_string(steps[i]) + "/30  loss "))
+            << what << ": " << rows.standing[i];
+        EXPECT_LT(rows.standing[i].size(), columns);
+      }
+    }
+  }
+}
+
+TEST_F(LiveLine, says_more_where_there_is_room) {
+  size_t before = 0;
+  for (const size_t columns : {40, 60, 120}) {
+    const auto terminal = train(columns, Screen::Wrap::late, {"steps=8"});
+    ASSERT_EQ(terminal->finish(kPatience), 0);
+    const LiveRows rows = live_rows(terminal->screen());
+    ASSERT_EQ(rows.standing.size(), 1u);
+    EXPECT_GT(rows.standing[0].size(), before);
+    before = rows.standing[0].size();
+    EXPECT_EQ(rows.standing[0].find("iB") != std::string::npos, columns == 120) << rows.standing[0];
+  }
+}
+
+TEST_F(LiveLine, follows_the_window) {
+  const auto terminal = train(150, Screen::Wrap::late, {"steps=3000", "eval=2000"});
+  ASSERT_TRUE(terminal->wait_for("step ", kPatience));
+  terminal->resize(50);
+  ASSERT_EQ(terminal->finish(kPatience), 0);
+  const LiveRows rows = live_rows(terminal->screen());
+  // The line that was about to be written when the window changed may still have the old width.
+  EXPECT_LE(rows.broken, 1);
+  ASSERT_GE(rows.standing.size(), 2u);
+  EXPECT_LE(rows.standing.size(), 3u);
+  EXPECT_LT(rows.standing.back().size(), 50u);
+  EXPECT_TRUE(rows.standing.back().starts_with("step  3000/3000")) << rows.standing.back();
+}
+
+}  // namespace
+}  // namespace tenon::test
