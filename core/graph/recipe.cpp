@@ -12,12 +12,16 @@
 namespace tenon {
 namespace {
 
-Error wrong(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
-  return Error{"R003", cause, pointer, fix, TENON_E_RECIPE};
+Error mistake(const char* code, const std::string& pointer, const std::string& cause,
+              const std::string& fix) {
+  return Error{code, cause, pointer, fix, TENON_E_RECIPE};
 }
-
-Error out_of_range(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
-  return Error{"R005", cause, pointer, fix, TENON_E_RECIPE};
+Error wrong_type(const std::string& pointer, const std::string& cause) {
+  return mistake("R003", pointer, cause, "");
+}
+// Of the right type, and still not one that is allowed.
+Error wrong_value(const std::string& pointer, const std::string& cause, const std::string& fix = "") {
+  return mistake("R005", pointer, cause, fix);
 }
 
 // JSON's integers reach 2^64; one above int64 would come out negative.
@@ -31,7 +35,7 @@ class Fields {
  public:
   Fields(const Json& object, std::string pointer) : object_(object), pointer_(std::move(pointer)) {
     if (!object.is_object())
-      fail(wrong(pointer_, "expected an object, got " + std::string(object.type_name())));
+      fail(wrong_type(pointer_, "expected an object, got " + std::string(object.type_name())));
   }
 
   const Json* find(const char* key, bool required = true) {
@@ -39,7 +43,7 @@ class Fields {
     if (!object_.is_object()) return nullptr;
     const auto it = object_.find(key);
     if (it != object_.end()) return &*it;
-    if (required) fail(wrong(pointer_, "missing key '" + std::string(key) + "'"));
+    if (required) fail(mistake("R004", pointer_, "missing key '" + std::string(key) + "'", ""));
     return nullptr;
   }
   void text(const char* key, std::string& out) {
@@ -54,10 +58,10 @@ class Fields {
       const auto whole = as_int64(*v);
       out = whole.value_or(max);
       if (out < min)
-        fail(wrong(at(key),
-                   std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
+        fail(wrong_value(at(key),
+                         std::string(key) + " = " + v->dump() + ": must be at least " + std::to_string(min)));
       if (!whole || out > max)
-        fail(out_of_range(at(key), fmt::format("{} = {}: must be at most {}", key, v->dump(), max)));
+        fail(wrong_value(at(key), fmt::format("{} = {}: must be at most {}", key, v->dump(), max)));
     }
   }
   void number(const char* key, double& out, double min, bool required = true) {
@@ -65,7 +69,7 @@ class Fields {
       if (!v->is_number()) return mismatch(key, "a number", *v);
       out = v->get<double>();
       if (!(out >= min)) {
-        fail(wrong(at(key), fmt::format("{} = {}: must be at least {}", key, v->dump(), min)));
+        fail(wrong_value(at(key), fmt::format("{} = {}: must be at least {}", key, v->dump(), min)));
       }
     }
   }
@@ -104,7 +108,7 @@ class Fields {
 
  private:
   void mismatch(const std::string& key, const std::string& expected, const Json& got) {
-    fail(wrong(at(key), key + ": expected " + expected + ", got " + got.dump().substr(0, 60)));
+    fail(wrong_type(at(key), key + ": expected " + expected + ", got " + got.dump().substr(0, 60)));
   }
   std::string known() const {
     std::string out = "known keys:";
@@ -131,20 +135,24 @@ Result<Init> read_init(const Json& json, const std::string& pointer) {
   } else if (kind == "ones") {
     init.kind = Init::Kind::ones;
   } else if (kind != "zeros") {
-    fields.fail(wrong(pointer, "init kind '" + kind + "' is not known", "normal, uniform, zeros or ones"));
+    fields.fail(
+        wrong_value(pointer, "init kind '" + kind + "' is not known", "normal, uniform, zeros or ones"));
   }
   TENON_CHECK(fields.finish());
   return init;
 }
 
+bool is_named_size(const Json& pair) {
+  return pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number_integer();
+}
+
 Result<Dims> read_dims(const Json& json, const std::string& pointer) {
   Dims dims;
   for (const Json& dim : json) {
-    const bool fits = dim.is_array() && dim.size() == 2 && dim[0].is_string() && dim[1].is_number_integer();
-    const auto size = fits ? as_int64(dim[1]) : 0;
-    if (!size || *size < 1) {
-      return wrong(pointer, "dims are pairs [name, size >= 1], got " + dim.dump());
-    }
+    const std::string cause = "dims are pairs [name, size >= 1], got " + dim.dump();
+    if (!is_named_size(dim)) return wrong_type(pointer, cause);
+    const auto size = as_int64(dim[1]);
+    if (!size || *size < 1) return wrong_value(pointer, cause);
     dims.push_back({dim[0].get<std::string>(), *size});
   }
   return dims;
@@ -174,7 +182,7 @@ Result<std::vector<std::string>> read_names(const Json* list, const std::string&
   std::vector<std::string> out;
   if (list == nullptr) return out;
   for (const Json& name : *list) {
-    if (!name.is_string()) return wrong(pointer, "expected names, got " + name.dump());
+    if (!name.is_string()) return wrong_type(pointer, "expected names, got " + name.dump());
     out.push_back(name.get<std::string>());
   }
   return out;
@@ -184,18 +192,18 @@ Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
   Attrs attrs;
   if (object == nullptr) return attrs;
   if (!object->is_object()) {
-    return wrong(pointer, "attrs: expected an object, got " + object->dump().substr(0, 60));
+    return wrong_type(pointer, "attrs: expected an object, got " + object->dump().substr(0, 60));
   }
   for (const auto& [key, value] : object->items()) {
     if (value.is_number_integer() && as_int64(value))
       attrs[key] = *as_int64(value);
     else if (value.is_number_integer())
-      return out_of_range(pointer + "/" + key,
-                          fmt::format("{} = {}: must be at most {}", key, value.dump(), INT64_MAX));
+      return wrong_value(pointer + "/" + key,
+                         fmt::format("{} = {}: must be at most {}", key, value.dump(), INT64_MAX));
     else if (value.is_number())
       attrs[key] = value.get<double>();
     else
-      return wrong(pointer + "/" + key, "an attribute is a number, got " + value.dump());
+      return wrong_type(pointer + "/" + key, "an attribute is a number, got " + value.dump());
   }
   return attrs;
 }
@@ -208,12 +216,12 @@ Result<OpSpec> read_repeat(const Json& json, const std::string& pointer) {
   fields.integer("repeat", repeat->count, 0);
   std::string index;
   fields.text("index", index);
-  if (index != "i") fields.fail(wrong(pointer + "/index", "the index is called 'i'"));
+  if (index != "i") fields.fail(wrong_value(pointer + "/index", "the index is called 'i'"));
   if (const Json* carry = fields.array("carry")) {
     for (const Json& pair : *carry) {
       if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
-        return wrong(pointer + "/carry",
-                     "carry lists pairs [name on entry, name on exit], got " + pair.dump());
+        return wrong_type(pointer + "/carry",
+                          "carry lists pairs [name on entry, name on exit], got " + pair.dump());
       }
       repeat->carry.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
     }
@@ -234,7 +242,7 @@ Result<std::vector<OpSpec>> read_ops(const Json* list, const std::string& pointe
     const Json& item = (*list)[i];
     const std::string at = pointer + "/" + std::to_string(i);
     if (item.is_object() && item.contains("repeat")) {
-      if (nested) return wrong(at, "a repeat inside a repeat is not supported", "unroll the inner one");
+      if (nested) return wrong_value(at, "a repeat inside a repeat is not supported", "unroll the inner one");
       TENON_TRY(OpSpec repeat, read_repeat(item, at));
       out.push_back(std::move(repeat));
       continue;
@@ -268,7 +276,7 @@ void read_use(Fields& fields, const std::string& pointer, PluginUse& out) {
   out.pointer = pointer + "/options";
   if (const Json* options = fields.find("options", false)) {
     if (!options->is_object())
-      fields.fail(wrong(out.pointer, "options are an object"));
+      fields.fail(wrong_type(out.pointer, "options are an object"));
     else
       out.options = canonical(*options);
   }
@@ -305,7 +313,7 @@ Status read_optimizer(const Json& json, Recipe& recipe) {
     TENON_TRY(out.match, read_names(group.array("match"), at + "/match"));
     Json merged = Json::parse(recipe.optimizer.options);
     if (const Json* options = group.find("options")) {
-      if (!options->is_object()) return wrong(at + "/options", "options are an object");
+      if (!options->is_object()) return wrong_type(at + "/options", "options are an object");
       merged.update(*options);
     }
     out.options = canonical(merged);
@@ -330,7 +338,8 @@ Status read_lr(const Json& json, LearningRate& lr) {
     fields.integer("steps", lr.steps, 1);
     if (kind == "wsd") fields.integer("decay", lr.decay, 0);
   } else {
-    fields.fail(wrong("/lr/kind", "learning rate '" + kind + "' is not known", "constant, cosine or wsd"));
+    fields.fail(
+        wrong_value("/lr/kind", "learning rate '" + kind + "' is not known", "constant, cosine or wsd"));
   }
   fields.integer("warmup", lr.warmup, 0);
   return fields.finish();
@@ -341,17 +350,17 @@ Result<Mesh> read_mesh(const Json* list) {
   int64_t ranks = 1;  // without an open axis
   if (list == nullptr) return mesh;
   for (const Json& axis : *list) {
-    const bool fits =
-        axis.is_array() && axis.size() == 2 && axis[0].is_string() && axis[1].is_number_integer();
-    const auto size = fits ? as_int64(axis[1]) : -1;
-    if (!size || *size < 0) return wrong("/mesh", "axes are pairs [name, size >= 0], got " + axis.dump());
-    if (mesh.find(axis[0].get<std::string>()))
-      return wrong("/mesh", "axis '" + axis[0].get<std::string>() + "' stands twice");
-    mesh.axes.push_back({axis[0].get<std::string>(), *size});
+    const std::string cause = "axes are pairs [name, size >= 0], got " + axis.dump();
+    if (!is_named_size(axis)) return wrong_type("/mesh", cause);
+    const auto name = axis[0].get<std::string>();
+    const auto size = as_int64(axis[1]);
+    if (!size || *size < 0) return wrong_value("/mesh", cause);
+    if (mesh.find(name)) return mistake("R006", "/mesh", "axis '" + name + "' stands twice", "");
+    mesh.axes.push_back({name, *size});
     if (*size > 0 && __builtin_mul_overflow(ranks, *size, &ranks)) ranks = INT64_MAX;
     if (ranks > kMaxRanks) {
-      return out_of_range("/mesh", fmt::format("mesh {} has more than {} ranks", mesh.text(), kMaxRanks),
-                          "make the axes smaller");
+      return wrong_value("/mesh", fmt::format("mesh {} has more than {} ranks", mesh.text(), kMaxRanks),
+                         "make the axes smaller");
     }
   }
   return mesh;
@@ -363,12 +372,12 @@ Status read_numerics(const Json& json, Recipe& recipe) {
   fields.text("mode", mode);
   fields.integer("shards", recipe.shards, 1, kMaxMicrobatches);
   if (mode != "fast" && mode != "exact") {
-    fields.fail(wrong("/numerics/mode", "mode '" + mode + "' is not known", "fast or exact"));
+    fields.fail(wrong_value("/numerics/mode", "mode '" + mode + "' is not known", "fast or exact"));
   }
   recipe.exact = mode == "exact";
   if (recipe.exact && (recipe.shards & (recipe.shards - 1)) != 0) {
-    fields.fail(
-        wrong("/numerics/shards", "shards = " + std::to_string(recipe.shards) + ": must be a power of two"));
+    fields.fail(wrong_value("/numerics/shards",
+                            "shards = " + std::to_string(recipe.shards) + ": must be a power of two"));
   }
   return fields.finish();
 }
@@ -399,7 +408,7 @@ Status read_data(const Json& json, Recipe& recipe) {
   Fields fields(json, "/data");
   read_use(fields, "/data", recipe.data);
   fields.number("valid", recipe.valid, 0, false);
-  if (recipe.valid >= 1) fields.fail(wrong("/data/valid", "valid is a share below 1"));
+  if (recipe.valid >= 1) fields.fail(wrong_value("/data/valid", "valid is a share below 1"));
   return fields.finish();
 }
 
@@ -427,11 +436,12 @@ void read_numbers(Fields& fields, Recipe& recipe) {
   fields.integer("microbatches", recipe.microbatches, 1, kMaxMicrobatches);
   fields.integer("context", recipe.context, 1);
   if (precision != "f32" && precision != "f64") {
-    fields.fail(wrong("/precision", "precision '" + precision + "' is not supported", "f32 or f64"));
+    fields.fail(wrong_value("/precision", "precision '" + precision + "' is not supported", "f32 or f64"));
   }
   recipe.precision = precision == "f64" ? Dtype::f64 : Dtype::f32;
   if (version > 1) {
-    fields.fail(wrong("/tenon", "format " + std::to_string(version) + " is newer than this tenon reads (1)"));
+    fields.fail(
+        wrong_value("/tenon", "format " + std::to_string(version) + " is newer than this tenon reads (1)"));
   }
 }
 
@@ -458,9 +468,9 @@ Result<Recipe> read_recipe(const Json& document) {
   fields.check(read_rhythm(fields, recipe));
   TENON_CHECK(fields.finish());
   if (recipe.exact && recipe.microbatches != 1) {
-    return wrong("/microbatches",
-                 "microbatches has no meaning in exact mode, whose logical shards are the microbatches",
-                 "remove it, or use numerics fast");
+    return wrong_value("/microbatches",
+                       "microbatches has no meaning in exact mode, whose logical shards are the microbatches",
+                       "remove it, or use numerics fast");
   }
   return recipe;
 }
