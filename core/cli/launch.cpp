@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "cli/bench.h"
+#include "run/cause.h"
 #include "run/rendezvous/auth.h"
 #include "run/rendezvous/memory_rendezvous.h"
 #include "run/rendezvous/tcp_client.h"
@@ -48,17 +49,6 @@ Result<LoopEnd> end_of(Status status) {
 
 // -- virtual ranks ------------------------------------------------------------------------------------
 
-// The error that matters: not that of a rank which only heard that another one failed.
-Result<LoopEnd> first_cause(std::vector<std::optional<Result<LoopEnd>>>& ends) {
-  for (auto& end : ends) {
-    if (!end->ok() && end->error().kind != TENON_E_ABORTED) return std::move(*end);
-  }
-  for (auto& end : ends) {
-    if (!end->ok()) return std::move(*end);
-  }
-  return std::move(*ends[0]);
-}
-
 Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const LaunchOptions& options,
                             PluginRegistry& registry, Progress* progress) {
   run::MemoryRendezvous rendezvous;
@@ -80,7 +70,12 @@ Result<LoopEnd> run_threads(const Job& job, const PluginSet& plugins, const Laun
   for (int rank = 1; rank < options.ranks; ++rank) threads.emplace_back(rank_main, rank);
   rank_main(0);
   for (std::thread& thread : threads) thread.join();
-  return first_cause(ends);
+  Cause cause;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    if (const auto& end = *ends[static_cast<size_t>(rank)]; !end.ok()) cause.hear(rank, end.error());
+  }
+  if (cause.error()) return *cause.error();
+  return std::move(*ends[0]);
 }
 
 // -- processes ----------------------------------------------------------------------------------------
@@ -182,7 +177,7 @@ class Launcher {
   // Waits for all workers; after the first failure, stops the rest.
   Result<LoopEnd> watch() {
     bool told_to_stop = false;
-    std::optional<Error> cause;
+    Cause cause;
     auto deadline = std::chrono::steady_clock::time_point::max();
     while (running() > 0) {
       if (g_stop.load() && !told_to_stop) {
@@ -191,33 +186,25 @@ class Launcher {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       for (Worker& worker : workers_) {
-        if (!reap(worker) || *worker.status == 0 || stopped_well(*worker.status) || cause) continue;
-        cause = error_of(worker);
-        server_->abort(cause->cause);
-        deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+        if (!reap(worker) || ended_well(worker) || worker.ended_by_us) continue;
+        const Error error = error_of(worker);
+        if (!cause.error()) {
+          server_->abort(error.cause);
+          deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+        }
+        cause.hear(worker.rank, error);
       }
       if (std::chrono::steady_clock::now() > deadline) signal_all(SIGKILL);
     }
-    if (cause) return *better_cause(*cause);
+    if (cause.error()) return *cause.error();
     const bool stopped = std::any_of(workers_.begin(), workers_.end(),
                                      [](const Worker& w) { return stopped_well(*w.status); });
     return stopped ? LoopEnd::stopped : LoopEnd::finished;
   }
 
-  // A rank that only lost its peer may be reaped before the peer itself: prefer the peer's own words.
-  std::optional<Error> better_cause(const Error& first) {
-    for (Worker& worker : workers_) {
-      if (*worker.status == 0 || stopped_well(*worker.status)) continue;
-      if (worker.ended_by_us) continue;
-      Error error = worker.rank == culprit_ ? first : error_of(worker);
-      const bool hearsay =
-          error.kind == TENON_E_PEER || error.kind == TENON_E_ABORTED || error.kind == TENON_E_TIMEOUT;
-      if (!hearsay) return error;
-    }
-    return first;
-  }
-
   static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
+
+  static bool ended_well(const Worker& worker) { return *worker.status == 0 || stopped_well(*worker.status); }
 
   size_t running() const {
     return static_cast<size_t>(
@@ -241,7 +228,6 @@ class Launcher {
   }
 
   Error error_of(Worker& worker) {
-    if (culprit_ < 0) culprit_ = worker.rank;
     const std::string fix = options_.bench ? "" : fmt::format("tenon resume {}", job_.directory);
     if (WIFSIGNALED(*worker.status)) {
       const int signal = WTERMSIG(*worker.status);
@@ -271,7 +257,6 @@ class Launcher {
   std::string secret_;
   std::unique_ptr<run::TcpServer> server_;
   std::vector<Worker> workers_;
-  int culprit_ = -1;
 };
 
 void report(int fd, const Error& error) {

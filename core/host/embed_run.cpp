@@ -7,6 +7,7 @@
 #include <new>
 
 #include "host/resolve.h"
+#include "run/cause.h"
 #include "run/checkpoint/load.h"
 
 namespace tenon::embed {
@@ -14,10 +15,6 @@ namespace {
 
 bool is_one_of(const Error& error, std::initializer_list<const char*> codes) {
   return std::any_of(codes.begin(), codes.end(), [&](const char* code) { return error.code == code; });
-}
-
-bool is_hearsay(const Error& error) {
-  return error.kind == TENON_E_ABORTED || error.kind == TENON_E_PEER || error.kind == TENON_E_TIMEOUT;
 }
 
 // Every rank sees the same, before or after all communication.
@@ -39,17 +36,6 @@ Result<T> caught(const std::function<Result<T>(Session&)>& call, Session& sessio
   }
 }
 
-// The error that matters: not that of a rank which only heard that another one failed.
-template <class T>
-Result<T> first_cause(std::vector<std::optional<Result<T>>>& ends) {
-  std::optional<Result<T>>* worst = nullptr;
-  for (auto& end : ends) {
-    if (end->ok()) continue;
-    if (worst == nullptr || (is_hearsay((*worst)->error()) && !is_hearsay(end->error()))) worst = &end;
-  }
-  return std::move(worst == nullptr ? *ends[0] : *worst).value();
-}
-
 }  // namespace
 
 template <class T>
@@ -63,9 +49,12 @@ Result<T> Run::on_ranks(Survives survives, const std::function<Result<T>(Session
     session.abort();
     give_up(end->error());
   });
-  Result<T> out = first_cause(ends);
-  if (out.ok()) return out;
-  Error error = locate(std::move(out).error(), resolved_);
+  Cause cause;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i]->ok()) cause.hear(meeting_.first_rank + static_cast<int64_t>(i), ends[i]->error());
+  }
+  if (!cause.error()) return std::move(*ends[0]);
+  Error error = locate(*cause.error(), resolved_);
   if (!survives(error)) broken_ = error;
   return error;
 }
@@ -149,12 +138,12 @@ Status Run::open_sessions(const SessionOptions& common) {
     }
     if (!opened[at].ok()) give_up(opened[at].error());
   });
-  const Error* cause = nullptr;
-  for (const Status& status : opened) {
-    if (!status.ok() && (cause == nullptr || is_hearsay(*cause))) cause = &status.error();
+  Cause cause;
+  for (size_t i = 0; i < opened.size(); ++i) {
+    if (!opened[i].ok()) cause.hear(meeting_.first_rank + static_cast<int64_t>(i), opened[i].error());
   }
-  if (cause == nullptr) return {};
-  return *cause;
+  if (!cause.error()) return {};
+  return *cause.error();
 }
 
 Run::~Run() {
