@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "base/suggest.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon {
 
@@ -173,7 +173,7 @@ class OptionReader {
     for (const tenon_option_decl* decl : decls_) names.emplace_back(decl->name);
     for (const auto& [key, unused] : given.items()) {
       if (std::find(names.begin(), names.end(), key) != names.end()) continue;
-      std::string fix = did_you_mean(key, names);
+      std::string fix = sdk::did_you_mean(key, names);
       if (fix.empty()) {
         fix = names.empty() ? who_ + " has no options"
                             : fmt::format("options of {}: {}", who_, fmt::join(names, ", "));
@@ -219,7 +219,7 @@ class OptionReader {
     for (const Json& item : items) {
       const auto text = item.get<std::string>();
       if (std::find(choices.begin(), choices.end(), text) != choices.end()) continue;
-      return at(decl, "R005", "", shown(item), did_you_mean(text, choices));
+      return at(decl, "R005", "", shown(item), sdk::did_you_mean(text, choices));
     }
     return {};
   }

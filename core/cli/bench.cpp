@@ -10,12 +10,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/suggest.h"
 #include "bench/bench.h"
 #include "cli/files.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
 #include "host/resolve.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon::cli {
 namespace fs = std::filesystem;
@@ -70,7 +70,7 @@ Result<Request> read_words(const std::vector<std::string>& words) {
     } else if (is_recipe(word)) {
       return Error{"R023", "a second recipe: '" + word + "'", "", "tenon bench --help", TENON_E_ARGUMENT};
     } else {
-      const std::string near = did_you_mean(word, parts());
+      const std::string near = sdk::did_you_mean(word, parts());
       return Error{
           "R023", "unknown benchmark '" + word + "'", "",
           near.empty() ? fmt::format("{}, or a recipe (.lua, .json)", fmt::join(parts(), ", ")) : near,
@@ -109,7 +109,7 @@ class Bench {
     const std::vector<std::string> known = bench::collective_names();
     for (const std::string& name : options_.collectives) {
       if (std::ranges::count(known, name) > 0) continue;
-      const std::string near = did_you_mean(name, known);
+      const std::string near = sdk::did_you_mean(name, known);
       return Error{"R005", "no collective '" + name + "'", "--ops",
                    near.empty() ? fmt::format("{}", fmt::join(known, ", ")) : near, TENON_E_ARGUMENT};
     }

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/suggest.h"
 #include "cli/bench.h"
 #include "cli/checkpoint.h"
 #include "cli/files.h"
@@ -17,6 +16,7 @@
 #include "cli/sample.h"
 #include "host/resolve.h"
 #include "plan/compile.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon::cli {
 namespace {
@@ -388,7 +388,7 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
   const std::string help = "tenon --help";
   if (arguments.empty()) return Error{"R023", "no command given", "", help, TENON_E_ARGUMENT};
   if (options.empty()) {  // no verb
-    const std::string near = did_you_mean(arguments[0], verbs);
+    const std::string near = sdk::did_you_mean(arguments[0], verbs);
     return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? help : near,
                  TENON_E_ARGUMENT};
   }
@@ -398,7 +398,7 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
     const std::string name = argument.substr(0, argument.find('='));
     if (!name.starts_with("--") || std::find(options.begin(), options.end(), name) != options.end()) continue;
     out.cause = "unknown option '" + name + "' for tenon " + arguments[0];
-    if (const std::string near = did_you_mean(name, options); !near.empty()) out.fix = near;
+    if (const std::string near = sdk::did_you_mean(name, options); !near.empty()) out.fix = near;
     break;
   }
   return out;

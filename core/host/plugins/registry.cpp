@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <set>
 
-#include "base/suggest.h"
 #include "host/plugins/library.h"
 #include "host/plugins/process_state.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon {
 namespace {
@@ -209,7 +209,7 @@ Error PluginRegistry::not_loaded(const std::string& id, const std::vector<Error>
     return Error{first->code, fmt::format("plugin '{}' cannot be loaded; tried:{}", id, paths), first->place,
                  first->fix, first->kind};
   }
-  std::string fix = did_you_mean(id, ids_in_directories());
+  std::string fix = sdk::did_you_mean(id, ids_in_directories());
   if (fix.empty()) fix = "build or install it, or name its folder in TENON_PLUGIN_PATH";
   if (tried.empty()) paths = " no folder, for none was given";
   return Error{"A002", fmt::format("plugin '{}' not found; tried:{}", id, paths), "", fix, TENON_E_IO};

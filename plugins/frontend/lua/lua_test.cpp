@@ -1,4 +1,4 @@
-// The lexer, the suggestions, and the plugin through its C interface. What recipes mean is tested in
+// The lexer, and the plugin through its C interface. What recipes mean is tested in
 // tests/recipes.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <random>
 
 #include "source.h"
-#include "suggest.h"
 #include "tenon/frontend.h"
 #include "tenon/plugin.h"
 
@@ -103,14 +102,6 @@ TEST(Source, any_bytes_are_lexed_without_harm) {
     (void)source.find_call("a", 1);
     for (int line = 0; line < 5; ++line) (void)source.line(line);
   }
-}
-
-TEST(Suggest, slip_of_the_fingers_is_near_and_another_word_is_not) {
-  EXPECT_EQ(closest("wieght_decay", {"lr", "weight_decay", "beta1"}), "weight_decay");
-  EXPECT_EQ(closest("beta", {"beta2", "beta1"}), "beta2");
-  EXPECT_EQ(closest("x", {"y"}), "");
-  EXPECT_EQ(closest("momentum", {"nesterov", "lr"}), "");
-  EXPECT_EQ(edit_distance("abc", "acb"), 1U);
 }
 
 // ---- the plugin ----

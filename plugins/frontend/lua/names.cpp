@@ -3,7 +3,7 @@
 #include <string>
 
 #include "session.h"
-#include "suggest.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon::lua {
 namespace {
@@ -22,8 +22,7 @@ std::string meant(const std::string& name, const std::vector<std::string>& candi
   for (const std::string& candidate : candidates) {  // `lr` for `p.lr`
     if (candidate.ends_with("." + name)) return "did you mean '" + candidate + "'?";
   }
-  const std::string found = closest(name, candidates);
-  return found.empty() ? "" : "did you mean '" + found + "'?";
+  return sdk::did_you_mean(name, candidates);
 }
 
 std::string key_text(lua_State* L, int index) {

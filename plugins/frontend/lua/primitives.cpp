@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "session.h"
-#include "suggest.h"
+#include "tenon_sdk/suggest.hpp"
 
 namespace tenon::lua {
 namespace {
@@ -112,7 +112,7 @@ int closest_of(lua_State* L) {
     candidates.emplace_back(luaL_checkstring(L, -1));
     lua_pop(L, 1);
   }
-  const std::string found = closest(name, candidates);
+  const std::string found = sdk::closest(name, candidates);
   if (found.empty()) return 0;
   lua_pushstring(L, found.c_str());
   return 1;

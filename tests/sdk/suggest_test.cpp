@@ -1,10 +1,10 @@
-#include "base/suggest.h"
+#include "tenon_sdk/suggest.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace tenon {
+namespace tenon::sdk {
 namespace {
 
 TEST(Suggest, distance_counts_edits_and_swaps_of_neighbours) {
@@ -29,7 +29,9 @@ TEST(Suggest, nothing_is_named_when_nothing_is_near) {
   EXPECT_EQ(closest("y", names), "") << "one edit that replaces the whole name is not a slip";
   EXPECT_EQ(did_you_mean("momentum", names), "");
   EXPECT_EQ(closest("beta1", {}), "");
+  const std::vector<std::string> endless = {std::string(65, 'a')};
+  EXPECT_EQ(closest(std::string(64, 'a'), endless), "") << "nobody types that";
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::sdk
