@@ -20,15 +20,8 @@ using tenon::sdk::Failure;
 using tenon::sdk::guard;
 
 // Declared once: the host checks them, fills defaults, and makes messages and reference pages from them.
-// The last two are the limits of a number; 1, 0 means none.
-constexpr tenon_option_decl kFile = {sizeof(tenon_option_decl),
-                                     TENON_STRING,
-                                     "file",
-                                     "name of the file in the run's folder",
-                                     "records.txt",
-                                     nullptr,
-                                     1,
-                                     0};
+constexpr tenon_option_decl kFile =
+    tenon::sdk::string_option("file", "name of the file in the run's folder", "records.txt");
 constexpr const tenon_option_decl* kOptions[] = {&kFile};
 
 // The slots. guard() turns exceptions into errors: none may cross the border.

@@ -55,15 +55,8 @@ void deinit() {
   log_host() = nullptr;
 }
 
-constexpr tenon_option_decl kTls = {
-    sizeof(tenon_option_decl),
-    TENON_STRING,
-    "tls",
-    "UCX transports as in UCX_TLS: 'tcp', 'posix,self,tcp', '^sysv'; empty: all but CMA",
-    "",
-    nullptr,
-    1,
-    0};
+constexpr tenon_option_decl kTls = tenon::sdk::string_option(
+    "tls", "UCX transports as in UCX_TLS: 'tcp', 'posix,self,tcp', '^sysv'; empty: all but CMA", "");
 constexpr const tenon_option_decl* kOptions[] = {&kTls};
 
 }  // namespace

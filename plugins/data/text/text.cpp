@@ -181,14 +181,8 @@ tenon_code decode(tenon_dataset*, const int32_t* tokens, uint64_t n, char* text,
   });
 }
 
-constexpr tenon_option_decl kFiles = {sizeof(tenon_option_decl),
-                                      TENON_STRINGS,
-                                      "files",
-                                      "text files, in this order; relative to the recipe's folder",
-                                      nullptr,
-                                      nullptr,
-                                      1.0,
-                                      0.0};
+constexpr tenon_option_decl kFiles = tenon::sdk::strings_option(
+    "files", "text files, in this order; relative to the recipe's folder", nullptr);
 constexpr const tenon_option_decl* kOptions[] = {&kFiles};
 
 constexpr tenon_data kTable = {sizeof(tenon_data), 0,    open_dataset, close_dataset,

@@ -3,6 +3,7 @@
 
 #include "op.h"
 #include "tenon/plugin.h"
+#include "tenon_sdk/options.hpp"
 
 using namespace tenon;
 using namespace tenon::kernels;
@@ -29,16 +30,9 @@ struct Backend {
 
 constexpr tenon_kernels kTable = CpuKernels<Backend>::table();
 
-constexpr tenon_option_decl kIsa = {
-    .struct_size = sizeof(tenon_option_decl),
-    .kind = TENON_STRING,
-    .name = "isa",
-    .doc = "instruction set of the loops; auto: the best that the machine has",
-    .fallback = "auto",
-    .choices = "auto|avx512|avx2|baseline",
-    .min = 1,
-    .max = 0,
-};
+constexpr tenon_option_decl kIsa =
+    tenon::sdk::string_option("isa", "instruction set of the loops; auto: the best that the machine has",
+                              "auto", "auto|avx512|avx2|baseline");
 constexpr const tenon_option_decl* kOptions[] = {&kIsa};
 
 tenon_code init(const tenon_host* host, tenon_error*) {

@@ -1,47 +1,20 @@
 // optimizer/adamw: Adam with decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW
 // computes it.
-#include <limits>
-
 #include "adamw_rule.hpp"
 
 namespace {
 
 using namespace tenon::optimizer;
 using tenon::sdk::Failure;
+using tenon::sdk::float_option;
 
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-constexpr tenon_option_decl kBeta1 = {sizeof(tenon_option_decl),
-                                      TENON_FLOAT,
-                                      "beta1",
-                                      "decay of the mean of gradients, below 1",
-                                      "0.9",
-                                      nullptr,
-                                      0.0,
-                                      1.0};
-constexpr tenon_option_decl kBeta2 = {sizeof(tenon_option_decl),
-                                      TENON_FLOAT,
-                                      "beta2",
-                                      "decay of the mean of squared gradients, below 1",
-                                      "0.999",
-                                      nullptr,
-                                      0.0,
-                                      1.0};
-constexpr tenon_option_decl kEps = {sizeof(tenon_option_decl),
-                                    TENON_FLOAT,
-                                    "eps",
-                                    "added to the denominator",
-                                    "1e-8",
-                                    nullptr,
-                                    0.0,
-                                    kNoLimit};
-constexpr tenon_option_decl kWeightDecay = {sizeof(tenon_option_decl),
-                                            TENON_FLOAT,
-                                            "weight_decay",
-                                            "decoupled: each step scales parameters by 1 - lr * weight_decay",
-                                            "0.01",
-                                            nullptr,
-                                            0.0,
-                                            kNoLimit};
+constexpr tenon_option_decl kBeta1 =
+    float_option("beta1", "decay of the mean of gradients, below 1", "0.9", 0, 1);
+constexpr tenon_option_decl kBeta2 =
+    float_option("beta2", "decay of the mean of squared gradients, below 1", "0.999", 0, 1);
+constexpr tenon_option_decl kEps = float_option("eps", "added to the denominator", "1e-8", 0);
+constexpr tenon_option_decl kWeightDecay = float_option(
+    "weight_decay", "decoupled: each step scales parameters by 1 - lr * weight_decay", "0.01", 0);
 constexpr const tenon_option_decl* kOptions[] = {&kBeta1, &kBeta2, &kEps, &kWeightDecay};
 
 constexpr tenon_slot_decl kSlots[] = {{"exp_avg", TENON_SLOT_DTYPE_OF_PARAM, 0},

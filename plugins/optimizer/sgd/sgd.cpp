@@ -1,38 +1,20 @@
 // optimizer/sgd: gradient descent with momentum, Nesterov momentum and weight decay, as torch.optim.SGD
 // computes it.
-#include <limits>
-
 #include "sgd_rule.hpp"
 
 namespace {
 
 using namespace tenon::optimizer;
+using tenon::sdk::bool_option;
 using tenon::sdk::Failure;
+using tenon::sdk::float_option;
 
-constexpr tenon_option_decl kMomentum = {sizeof(tenon_option_decl),
-                                         TENON_FLOAT,
-                                         "momentum",
-                                         "share of the last update that is kept; 0: no state",
-                                         "0",
-                                         nullptr,
-                                         0.0,
-                                         1.0};
-constexpr tenon_option_decl kWeightDecay = {sizeof(tenon_option_decl),
-                                            TENON_FLOAT,
-                                            "weight_decay",
-                                            "weight_decay * parameter is added to the gradient",
-                                            "0",
-                                            nullptr,
-                                            0.0,
-                                            std::numeric_limits<double>::infinity()};
-constexpr tenon_option_decl kNesterov = {sizeof(tenon_option_decl),
-                                         TENON_BOOL,
-                                         "nesterov",
-                                         "look ahead along the momentum, which must be above 0",
-                                         "false",
-                                         nullptr,
-                                         1.0,
-                                         0.0};
+constexpr tenon_option_decl kMomentum =
+    float_option("momentum", "share of the last update that is kept; 0: no state", "0", 0, 1);
+constexpr tenon_option_decl kWeightDecay =
+    float_option("weight_decay", "weight_decay * parameter is added to the gradient", "0", 0);
+constexpr tenon_option_decl kNesterov =
+    bool_option("nesterov", "look ahead along the momentum, which must be above 0", "false");
 constexpr const tenon_option_decl* kOptions[] = {&kMomentum, &kWeightDecay, &kNesterov};
 
 constexpr tenon_slot_decl kSlots[] = {{"momentum", TENON_SLOT_DTYPE_OF_PARAM, 0}};

@@ -76,9 +76,8 @@ tenon_code write_record(tenon_sink_state* state, const tenon_record* record, ten
   });
 }
 
-constexpr tenon_option_decl kFile = {
-    sizeof(tenon_option_decl), TENON_STRING, "file", "where to append; relative to the run's folder",
-    "metrics.jsonl",           nullptr,      1.0,    0.0};
+constexpr tenon_option_decl kFile =
+    tenon::sdk::string_option("file", "where to append; relative to the run's folder", "metrics.jsonl");
 constexpr const tenon_option_decl* kOptions[] = {&kFile};
 
 constexpr tenon_sink kTable = {sizeof(tenon_sink), 0, open_state, close_state, write_record};

@@ -141,22 +141,26 @@ static const void* get_interface(const char* id) {
   return strcmp(id, TENON_OPTIMIZER) == 0 ? &optimizer : NULL;
 }
 
-static const tenon_option_decl momentum = {sizeof(tenon_option_decl),
-                                           TENON_FLOAT,
-                                           "momentum",
-                                           "share of the moving average that is kept, below 1; 0: no state",
-                                           "0",
-                                           NULL,
-                                           0.0,
-                                           1.0};
-static const tenon_option_decl weight_decay = {sizeof(tenon_option_decl),
-                                               TENON_FLOAT,
-                                               "weight_decay",
-                                               "lr * weight_decay * p is taken from each parameter",
-                                               "0",
-                                               NULL,
-                                               0.0,
-                                               INFINITY};
+static const tenon_option_decl momentum = {
+    .struct_size = sizeof(tenon_option_decl),
+    .kind = TENON_FLOAT,
+    .name = "momentum",
+    .doc = "share of the moving average that is kept, below 1; 0: no state",
+    .fallback = "0",
+    .choices = NULL,
+    .min = 0.0,
+    .max = 1.0,
+};
+static const tenon_option_decl weight_decay = {
+    .struct_size = sizeof(tenon_option_decl),
+    .kind = TENON_FLOAT,
+    .name = "weight_decay",
+    .doc = "lr * weight_decay * p is taken from each parameter",
+    .fallback = "0",
+    .choices = NULL,
+    .min = 0.0,
+    .max = INFINITY,
+};
 static const tenon_option_decl* const options[] = {&momentum, &weight_decay};
 
 const tenon_plugin tenon_plugin_v0 = {

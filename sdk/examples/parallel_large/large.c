@@ -62,22 +62,26 @@ static tenon_code run(const tenon_pass_config* config, tenon_graph* graph, tenon
   return code;
 }
 
-static const tenon_option_decl axis_option = {sizeof(tenon_option_decl),
-                                              TENON_STRING,
-                                              "axis",
-                                              "mesh axis over which state is cut",
-                                              "dp",
-                                              NULL,
-                                              1.0,
-                                              0.0};
-static const tenon_option_decl elements_option = {sizeof(tenon_option_decl),
-                                                  TENON_INT,
-                                                  "elements",
-                                                  "parameters with at least so many elements are large",
-                                                  "65536",
-                                                  NULL,
-                                                  1.0,
-                                                  1e15};
+static const tenon_option_decl axis_option = {
+    .struct_size = sizeof(tenon_option_decl),
+    .kind = TENON_STRING,
+    .name = "axis",
+    .doc = "mesh axis over which state is cut",
+    .fallback = "dp",
+    .choices = NULL,
+    .min = 1.0,
+    .max = 0.0,
+};
+static const tenon_option_decl elements_option = {
+    .struct_size = sizeof(tenon_option_decl),
+    .kind = TENON_INT,
+    .name = "elements",
+    .doc = "parameters with at least so many elements are large",
+    .fallback = "65536",
+    .choices = NULL,
+    .min = 1.0,
+    .max = 1e15,
+};
 static const tenon_option_decl* const options[] = {&axis_option, &elements_option};
 
 // Two strategies must not decide about one parameter: parallel/zero provides "zero".

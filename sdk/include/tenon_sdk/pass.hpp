@@ -140,20 +140,4 @@ constexpr tenon_pass make_pass(uint32_t phase, const char* axes, const char* pro
           }};
 }
 
-// Declarations of options. A fallback of NULL makes an option required.
-constexpr tenon_option_decl string_option(const char* name, const char* doc, const char* fallback,
-                                          const char* choices = nullptr) {
-  return {sizeof(tenon_option_decl), TENON_STRING, name, doc, fallback, choices, 1.0, 0.0};
-}
-constexpr tenon_option_decl strings_option(const char* name, const char* doc, const char* fallback) {
-  return {sizeof(tenon_option_decl), TENON_STRINGS, name, doc, fallback, nullptr, 1.0, 0.0};
-}
-constexpr tenon_option_decl bool_option(const char* name, const char* doc, const char* fallback) {
-  return {sizeof(tenon_option_decl), TENON_BOOL, name, doc, fallback, nullptr, 1.0, 0.0};
-}
-constexpr tenon_option_decl int_option(const char* name, const char* doc, const char* fallback, double min,
-                                       double max) {
-  return {sizeof(tenon_option_decl), TENON_INT, name, doc, fallback, nullptr, min, max};
-}
-
 }  // namespace tenon::sdk

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "tenon/plugin.h"
+#include "tenon_sdk/options.hpp"
 
 namespace tenon::sdk {
 
