@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/bench.h"
+#include "cli/bench_rank.h"
 #include "cli/files.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
@@ -196,17 +197,12 @@ class Bench {
     if (part == "step") TENON_CHECK(compile_job(job, plugins, ProgramKind::train, job.ranks));
     TENON_CHECK(create_run(job, scratch_.at(part)));
     const bench::Settings settings = settings_of(job.ranks);
-    const Json request{{"part", part},
-                       {"rounds", settings.rounds},
-                       {"sizes", settings.sizes},
-                       {"collectives", settings.collectives}};
-    TENON_CHECK(write_file(job.directory + "/bench.json", request.dump()));
-    LaunchOptions launching;
-    launching.ranks = job.ranks;
-    launching.threads = settings.threads;
-    launching.bench = true;
-    TENON_CHECK(launch(places_, registry_, job, launching));
-    return read_json(job.directory + "/report.json");
+    TENON_CHECK(ask_ranks(job, part, settings));
+    Task task;
+    task.kind = Task::Kind::bench;
+    task.threads = settings.threads;
+    TENON_CHECK(launch(places_, registry_, job, job.ranks, task));
+    return report_of_ranks(job);
   }
 
   Result<Json> located(Result<Json> report) const {
@@ -214,13 +210,6 @@ class Bench {
     return locate(std::move(report).error(), job_.resolved);
   }
 
- public:
-  static Result<Json> read_json(const std::string& path) {
-    std::ifstream in(path);
-    return parse_json({std::istreambuf_iterator<char>(in), {}}, path);
-  }
-
- private:
   const Places& places_;
   const BenchOptions& options_;
   const Scratch& scratch_;
@@ -235,17 +224,6 @@ Result<int> run_bench(const Places& places, const BenchOptions& options) {
   TENON_TRY(const auto scratch, Scratch::make());
   TENON_CHECK(Bench(places, options, *scratch).run(request));
   return 0;
-}
-
-Status bench_rank(PluginRegistry& registry, const Job& job, const SessionOptions& session) {
-  TENON_TRY(const Json request, Bench::read_json(job.directory + "/bench.json"));
-  const bench::Settings settings{session.threads, request.at("rounds"), request.at("sizes"),
-                                 request.at("collectives")};
-  TENON_TRY(PluginSet plugins, plugins_of(registry, job));  // this rank's own, which step changes
-  TENON_TRY(const Json report, request.at("part") == "comm"
-                                   ? bench::measure_comm(plugins, session.id, *session.rendezvous, settings)
-                                   : bench::measure_step(job.recipe, plugins, session, settings));
-  return session.id.rank == 0 ? write_file(job.directory + "/report.json", report.dump()) : Status();
 }
 
 }  // namespace tenon::cli

@@ -1,9 +1,11 @@
 // The verb `bench`: measures kernels, communication, the optimizer and whole steps beside their floors.
 #pragma once
 
-#include "cli/job.h"
+#include <string>
+#include <vector>
+
+#include "base/result.h"
 #include "cli/places.h"
-#include "run/session.h"
 
 namespace tenon::cli {
 
@@ -19,8 +21,5 @@ struct BenchOptions {
 
 // Exit code.
 Result<int> run_bench(const Places& places, const BenchOptions& options);
-
-// What a rank does of the benchmark that waits in the job's folder; rank 0 leaves its report there.
-Status bench_rank(PluginRegistry& registry, const Job& job, const SessionOptions& session);
 
 }  // namespace tenon::cli

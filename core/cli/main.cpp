@@ -9,11 +9,14 @@
 
 #include "cli/bench.h"
 #include "cli/checkpoint.h"
+#include "cli/exit_code.h"
 #include "cli/files.h"
 #include "cli/job.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
 #include "cli/sample.h"
+#include "cli/stop.h"
+#include "cli/worker.h"
 #include "host/resolve.h"
 #include "plan/compile.h"
 #include "tenon_sdk/suggest.hpp"
@@ -117,8 +120,8 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
-  LaunchOptions options{job.ranks, false, style_of(arguments), arguments.threads, tracing};
-  auto end = launch(places, registry, job, options);
+  const Task task{Task::Kind::train, arguments.threads, style_of(arguments), tracing};
+  auto end = launch(places, registry, job, job.ranks, task);
   if (!end.ok()) {
     if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
       discard_unstarted(job);
@@ -133,8 +136,8 @@ Result<int> resume(const Places& places, const Arguments& arguments) {
   install_stop_handler();
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
-  LaunchOptions options{ranks, true, style_of(arguments), arguments.threads};
-  TENON_TRY(const LoopEnd end, launch(places, registry, job, options));
+  const Task task{Task::Kind::resume, arguments.threads, style_of(arguments)};
+  TENON_TRY(const LoopEnd end, launch(places, registry, job, ranks, task));
   return finish_run(arguments, job, end);
 }
 
@@ -308,23 +311,6 @@ void add_bench_options(CLI::App& verb, Arguments& a) {
       ->allow_extra_args(false);
 }
 
-void add_worker_options(CLI::App& verb, Arguments& a) {
-  verb.group("");
-  verb.add_option("--run-dir", a.worker.directory)->required();
-  verb.add_option("--rank", a.worker.rank)->required();
-  verb.add_option("--world", a.worker.world)->required();
-  verb.add_option("--port", a.worker.port)->required();
-  verb.add_option("--secret-fd", a.worker.secret_fd)->required();
-  verb.add_option("--report-fd", a.worker.report_fd)->required();
-  verb.add_option("--threads", a.worker.threads);
-  verb.add_option("--style", a.worker.style);
-  verb.add_flag("--resume", a.worker.resume);
-  verb.add_flag("--bench", a.worker.bench);
-  verb.add_option("--trace", a.worker.trace);
-  verb.add_option("--trace-first", a.worker.traced.first);
-  verb.add_option("--trace-last", a.worker.traced.last);
-}
-
 Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   std::vector<std::pair<CLI::App*, Verb>> verbs;
   const auto add = [&](const char* name, const char* what, Verb verb) {
@@ -352,7 +338,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
       *add("bench", "measure kernels, communication, optimizer and steps beside their floors", measure), a);
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
-  add_worker_options(*add("worker", "one rank of a run; started by train and resume", work), a);
+  add_worker_options(*add("worker", "one rank of a run; started by train and resume", work), a.worker);
   app.require_subcommand(1);
   app.parse(argc, argv);
   for (const auto& [verb, run] : verbs) {

@@ -1,0 +1,127 @@
+#include "cli/worker.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_code.h"
+#include "cli/stop.h"
+#include "host/resolve.h"
+#include "run/rendezvous/tcp_client.h"
+
+namespace tenon::cli {
+namespace {
+
+const std::map<std::string, Task::Kind>& task_kinds() {
+  static const std::map<std::string, Task::Kind> names{
+      {"train", Task::Kind::train}, {"resume", Task::Kind::resume}, {"bench", Task::Kind::bench}};
+  return names;
+}
+
+const std::map<std::string, Progress::Style>& styles() {
+  static const std::map<std::string, Progress::Style> names{
+      {"plain", Progress::Style::plain}, {"live", Progress::Style::live}, {"json", Progress::Style::json}};
+  return names;
+}
+
+template <class Value>
+std::string name_in(const std::map<std::string, Value>& names, Value value) {
+  return std::ranges::find(names, value, &std::pair<const std::string, Value>::second)->first;
+}
+
+std::string report_of(const Error& error) {
+  return Json{{"code", error.code},
+              {"cause", error.cause},
+              {"place", error.place},
+              {"fix", error.fix},
+              {"kind", error.kind}}
+      .dump();
+}
+
+Result<std::unique_ptr<run::TcpClient>> connect(const WorkerOptions& options, const Job& job) {
+  run::ClientOptions client;
+  client.port = static_cast<uint16_t>(options.port);
+  client.job = job.run_id;
+  client.rank = static_cast<uint32_t>(options.rank);
+  client.secret.resize(32);
+  if (read(options.secret_fd, client.secret.data(), client.secret.size()) != 32) {
+    return Error{"W003", "the launcher sent no secret", "", "workers are started by tenon train",
+                 TENON_E_ARGUMENT};
+  }
+  return run::TcpClient::connect(client);
+}
+
+Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
+  PluginRegistry registry(places.registry);
+  TENON_TRY(const Job job, job_from_run(options.directory));
+  TENON_TRY(const PluginSet plugins, plugins_of(registry, job));
+  TENON_TRY(const auto rendezvous, connect(options, job));
+  const Task& task = options.task;
+  std::unique_ptr<Progress> progress;
+  if (options.rank == 0 && task.kind != Task::Kind::bench) {
+    TENON_TRY(progress, Progress::create(plugins, options.directory, task.style, task.tracing.file));
+  }
+  auto end =
+      run_task(task, registry, job, plugins, {options.rank, options.world}, rendezvous.get(), progress.get());
+  if (!end.ok()) return locate(std::move(end).error(), job.resolved);
+  return end;
+}
+
+}  // namespace
+
+std::vector<std::string> words_of(const WorkerOptions& options) {
+  const Task& task = options.task;
+  std::vector<std::string> out{"--run-dir",   options.directory,
+                               "--rank",      std::to_string(options.rank),
+                               "--world",     std::to_string(options.world),
+                               "--port",      std::to_string(options.port),
+                               "--secret-fd", std::to_string(options.secret_fd),
+                               "--report-fd", std::to_string(options.report_fd),
+                               "--task",      name_in(task_kinds(), task.kind),
+                               "--threads",   std::to_string(task.threads),
+                               "--style",     name_in(styles(), task.style)};
+  if (const Tracing& tracing = task.tracing; tracing.steps.any()) {
+    out.insert(out.end(), {"--trace", tracing.file, "--trace-first", std::to_string(tracing.steps.first),
+                           "--trace-last", std::to_string(tracing.steps.last)});
+  }
+  return out;
+}
+
+void add_worker_options(CLI::App& verb, WorkerOptions& options) {
+  Task& task = options.task;
+  verb.group("");  // nobody starts one by hand
+  verb.add_option("--run-dir", options.directory)->required();
+  verb.add_option("--rank", options.rank)->required();
+  verb.add_option("--world", options.world)->required();
+  verb.add_option("--port", options.port)->required();
+  verb.add_option("--secret-fd", options.secret_fd)->required();
+  verb.add_option("--report-fd", options.report_fd)->required();
+  verb.add_option("--task", task.kind)->transform(CLI::CheckedTransformer(task_kinds()));
+  verb.add_option("--threads", task.threads);
+  verb.add_option("--style", task.style)->transform(CLI::CheckedTransformer(styles()));
+  verb.add_option("--trace", task.tracing.file);
+  verb.add_option("--trace-first", task.tracing.steps.first);
+  verb.add_option("--trace-last", task.tracing.steps.last);
+}
+
+int worker_main(const Places& places, const WorkerOptions& options) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+  install_stop_handler(false);       // the launcher decides about a second Ctrl-C
+  const auto end = work(places, options);
+  if (end.ok()) return *end == LoopEnd::stopped ? kExitStopped : 0;
+  const std::string text = report_of(end.error());
+  [[maybe_unused]] const ssize_t n = write(options.report_fd, text.data(), text.size());
+  return exit_code_of(end.error());
+}
+
+std::optional<Error> error_of_report(const std::string& text) {
+  const Json report = Json::parse(text, nullptr, false);
+  if (!report.is_object()) return std::nullopt;
+  return Error{report.value("code", ""), report.value("cause", ""), report.value("place", ""),
+               report.value("fix", ""), report.value("kind", TENON_E_UNKNOWN)};
+}
+
+}  // namespace tenon::cli

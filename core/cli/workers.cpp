@@ -1,0 +1,209 @@
+#include "cli/workers.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "cli/exit_code.h"
+#include "cli/stop.h"
+#include "cli/worker.h"
+#include "run/cause.h"
+#include "run/rendezvous/auth.h"
+#include "run/rendezvous/tcp_server.h"
+
+namespace tenon::cli {
+namespace {
+
+struct Worker {
+  pid_t pid = -1;
+  int rank = 0;
+  int report = -1;  // read end
+  std::optional<int> status;
+  bool ended_by_us = false;  // SIGKILL, after another one had failed
+};
+
+struct Pipe {
+  int read = -1, write = -1;
+};
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0)
+    return Error{"E011", fmt::format("pipe: {}", std::strerror(errno)), "", "", TENON_E_IO};
+  return Pipe{fds[0], fds[1]};
+}
+
+// Starts a process with two more files, and returns errno's value. Both get new numbers at the far end of
+// high ones first, so that neither is overwritten before it was moved.
+int spawn(pid_t& pid, std::vector<std::string> words, std::pair<int, int> secret,
+          std::pair<int, int> report) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  constexpr int kHigh = 100;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, secret.first, kHigh);
+  posix_spawn_file_actions_adddup2(&actions, report.first, kHigh + 1);
+  posix_spawn_file_actions_adddup2(&actions, kHigh, secret.second);
+  posix_spawn_file_actions_adddup2(&actions, kHigh + 1, report.second);
+  posix_spawn_file_actions_addclose(&actions, kHigh);
+  posix_spawn_file_actions_addclose(&actions, kHigh + 1);
+  const int failed = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  return failed;
+}
+
+class Workers {
+ public:
+  Workers(const Places& places, const Job& job, int ranks, const Task& task)
+      : places_(places), job_(job), ranks_(ranks), task_(task) {}
+
+  ~Workers() {
+    for (Worker& worker : workers_) {
+      if (!worker.status) kill(worker.pid, SIGKILL), waitpid(worker.pid, nullptr, 0);
+      if (worker.report >= 0) close(worker.report);
+    }
+  }
+
+  Result<LoopEnd> run() {
+    TENON_TRY(secret_, run::make_secret());
+    run::ServerOptions server;
+    server.secret = secret_;
+    server.job = job_.run_id;
+    server.world = static_cast<uint32_t>(ranks_);
+    TENON_TRY(server_, run::TcpServer::start(server));
+    for (int rank = 0; rank < ranks_; ++rank) TENON_CHECK(start(rank));
+    return watch();
+  }
+
+ private:
+  Status start(int rank) {
+    TENON_TRY(const Pipe secret, make_pipe());
+    TENON_TRY(const Pipe report, make_pipe());
+    const bool sent =
+        write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
+    close(secret.write);
+    WorkerOptions options{job_.directory, rank, ranks_, server_->port(), 3, 4, task_};
+    std::vector<std::string> words{places_.command, "worker"};
+    std::ranges::move(words_of(options), std::back_inserter(words));
+    Worker worker;
+    worker.rank = rank;
+    worker.report = report.read;
+    const int failed =
+        sent ? spawn(worker.pid, words, {secret.read, options.secret_fd}, {report.write, options.report_fd})
+             : EIO;
+    close(secret.read);
+    close(report.write);
+    if (failed != 0)
+      return Error{"E011", fmt::format("cannot start worker {}: {}", rank, std::strerror(failed)), "", "",
+                   TENON_E_IO};
+    workers_.push_back(worker);
+    return {};
+  }
+
+  // Waits for all workers; after the first failure, stops the rest.
+  Result<LoopEnd> watch() {
+    bool told_to_stop = false;
+    Cause cause;
+    auto deadline = std::chrono::steady_clock::time_point::max();
+    while (running() > 0) {
+      if (stop_requested() && !told_to_stop) {
+        signal_all(SIGTERM);
+        told_to_stop = true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (Worker& worker : workers_) {
+        if (!reap(worker) || ended_well(worker) || worker.ended_by_us) continue;
+        const Error error = error_of(worker);
+        if (!cause.error()) {
+          server_->abort(error.cause);
+          deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+        }
+        cause.hear(worker.rank, error);
+      }
+      if (std::chrono::steady_clock::now() > deadline) signal_all(SIGKILL);
+    }
+    if (cause.error()) return *cause.error();
+    const bool stopped = std::any_of(workers_.begin(), workers_.end(),
+                                     [](const Worker& w) { return stopped_well(*w.status); });
+    return stopped ? LoopEnd::stopped : LoopEnd::finished;
+  }
+
+  static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
+
+  static bool ended_well(const Worker& worker) { return *worker.status == 0 || stopped_well(*worker.status); }
+
+  size_t running() const {
+    return static_cast<size_t>(
+        std::count_if(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.status; }));
+  }
+
+  bool reap(Worker& worker) {
+    if (worker.status) return false;
+    int status = 0;
+    if (waitpid(worker.pid, &status, WNOHANG) != worker.pid) return false;
+    worker.status = status;
+    return true;
+  }
+
+  void signal_all(int signal) {
+    for (Worker& worker : workers_) {
+      if (worker.status) continue;
+      kill(worker.pid, signal);
+      worker.ended_by_us = signal == SIGKILL;
+    }
+  }
+
+  Error error_of(const Worker& worker) const {
+    const std::string fix =
+        task_.kind == Task::Kind::bench ? "" : fmt::format("tenon resume {}", job_.directory);
+    const std::string who = fmt::format("rank {} (process {})", worker.rank, worker.pid);
+    if (WIFSIGNALED(*worker.status)) {
+      const int signal = WTERMSIG(*worker.status);
+      return Error{"W002", fmt::format("{} was killed by signal {} ({})", who, signal, strsignal(signal)), "",
+                   fix, TENON_E_UNKNOWN};
+    }
+    auto error = error_of_report(read_report(worker));
+    if (!error) {
+      return Error{"W002",
+                   fmt::format("{} ended with code {} and said nothing", who, WEXITSTATUS(*worker.status)),
+                   "", fix, TENON_E_UNKNOWN};
+    }
+    error->cause = fmt::format("rank {}: {}", worker.rank, error->cause);
+    return *error;
+  }
+
+  static std::string read_report(const Worker& worker) {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; (n = read(worker.report, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(n));
+    return text;
+  }
+
+  const Places& places_;
+  const Job& job_;
+  const int ranks_;
+  const Task& task_;
+  std::string secret_;
+  std::unique_ptr<run::TcpServer> server_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace
+
+Result<LoopEnd> run_workers(const Places& places, const Job& job, int ranks, const Task& task) {
+  return Workers(places, job, ranks, task).run();
+}
+
+}  // namespace tenon::cli
