@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +15,7 @@
 #include "cli/plan.h"
 #include "cli/sample.h"
 #include "cli/stop.h"
+#include "cli/tracing.h"
 #include "cli/worker.h"
 #include "host/resolve.h"
 #include "plan/compile.h"
@@ -30,7 +30,7 @@ struct Arguments {
   std::string run_dir;
   int ranks = 0;  // 0: as the recipe's mesh says
   int threads = 0;
-  std::string trace, trace_steps;  // a file; "2:3", "": the default
+  Tracing tracing;
   bool json = false;
   bool markdown = false;
   PlanOptions plan;
@@ -80,33 +80,11 @@ Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const A
   return job;
 }
 
-// "2:3" of a run of so many steps.
-Result<TraceRange> read_trace_steps(const std::string& text, int64_t steps) {
-  if (text.empty()) return TraceRange{std::min<int64_t>(2, steps), std::min<int64_t>(3, steps)};
-  TraceRange out;
-  const char* end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, out.first);
-  const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
-  const auto last = colon ? std::from_chars(first.ptr + 1, end, out.last) : first;
-  constexpr int64_t kMost = 100;  // times take 32 bytes an instruction and step
-  if (!colon || last.ec != std::errc() || last.ptr != end || out.first < 1 || out.last < out.first ||
-      out.last > steps || out.last - out.first >= kMost) {
-    return Error{"R005", "no steps to trace: '" + text + "'", "--trace-steps",
-                 fmt::format("first:last, of the steps 1 to {}, at most {}", steps, kMost), TENON_E_ARGUMENT};
-  }
-  return out;
-}
-
-// The file is made here: before a run whose trace could not be written.
-Result<Tracing> tracing_of(const Arguments& arguments, const Job& job) {
-  if (arguments.trace.empty()) {
-    if (arguments.trace_steps.empty()) return Tracing{};
-    return Error{"R004", "steps to trace, and no file", "--trace-steps", "--trace out.json",
-                 TENON_E_ARGUMENT};
-  }
-  TENON_TRY(const TraceRange steps, read_trace_steps(arguments.trace_steps, job.recipe.steps));
-  TENON_CHECK(write_file(arguments.trace, ""));
-  return Tracing{arguments.trace, steps};
+// Of the newest checkpoint; 0: there is none, which whoever loads it will say.
+int64_t steps_saved(const Job& job) {
+  checkpoint::PosixStorage storage;
+  const auto newest = checkpoint::find_latest(storage, job.checkpoints(), checkpoint::Depth::kStructure);
+  return newest.ok() ? newest->id.step : 0;
 }
 
 Result<int> train(const Places& places, const Arguments& arguments) {
@@ -116,7 +94,7 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
   TENON_TRY(const Compiled proved,
             compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
-  TENON_TRY(const Tracing tracing, tracing_of(arguments, job));
+  TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, 0, job.recipe.steps));
   TENON_CHECK(create_run(job, arguments.run_dir));
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
@@ -133,10 +111,11 @@ Result<int> train(const Places& places, const Arguments& arguments) {
 Result<int> resume(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Job job, job_from_run(arguments.target));
+  TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, steps_saved(job), job.recipe.steps));
   install_stop_handler();
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
-  const Task task{Task::Kind::resume, arguments.threads, style_of(arguments)};
+  const Task task{Task::Kind::resume, arguments.threads, style_of(arguments), tracing};
   TENON_TRY(const LoopEnd end, launch(places, registry, job, ranks, task));
   return finish_run(arguments, job, end);
 }
@@ -268,8 +247,7 @@ void add_train_options(CLI::App& verb, Arguments& a) {
   add_recipe(verb, a);
   add_running(verb, a);
   verb.add_option("--run-dir", a.run_dir, "folder of the run (default: runs/<name>/<number>)");
-  verb.add_option("--trace", a.trace, "write what really ran in some steps for a trace viewer (.json)");
-  verb.add_option("--trace-steps", a.trace_steps, "which: first:last (default: 2:3)");
+  add_trace_options(verb, a.tracing);
 }
 
 void add_plan_options(CLI::App& verb, Arguments& a) {
@@ -322,6 +300,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   add_train_options(*add("train", "train a recipe", train), a);
   CLI::App* r = add("resume", "go on with a run from its newest checkpoint", resume);
   add_run(*r, a);
+  add_trace_options(*r, a.tracing);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());
   add_run(*add("eval", "loss on the held-out data", evaluate), a);
   CLI::App* c =

@@ -37,7 +37,7 @@ Result<LoopEnd> run_task(const Task& task, PluginRegistry& registry, const Job& 
   options.rendezvous = rendezvous;
   options.root = job.root;
   options.threads = threads_of_rank(task.threads, static_cast<int>(id.world));
-  options.trace = task.tracing.steps;
+  TENON_TRY(options.trace, steps_of(task.tracing, 0, job.recipe.steps));
   if (task.kind != Task::Kind::bench) return train_rank(task, job, plugins, options, progress);
   TENON_CHECK(bench_rank(registry, job, options));
   return LoopEnd::finished;

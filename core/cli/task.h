@@ -3,15 +3,10 @@
 
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "cli/tracing.h"
 #include "run/loop.h"
 
 namespace tenon::cli {
-
-// What really ran in some steps, for a trace viewer.
-struct Tracing {
-  std::string file;
-  TraceRange steps;
-};
 
 // Told alike to all ranks.
 struct Task {

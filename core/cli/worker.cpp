@@ -83,10 +83,7 @@ std::vector<std::string> words_of(const WorkerOptions& options) {
                                "--task",      name_in(task_kinds(), task.kind),
                                "--threads",   std::to_string(task.threads),
                                "--style",     name_in(styles(), task.style)};
-  if (const Tracing& tracing = task.tracing; tracing.steps.any()) {
-    out.insert(out.end(), {"--trace", tracing.file, "--trace-first", std::to_string(tracing.steps.first),
-                           "--trace-last", std::to_string(tracing.steps.last)});
-  }
+  std::ranges::move(words_of(task.tracing), std::back_inserter(out));
   return out;
 }
 
@@ -102,9 +99,7 @@ void add_worker_options(CLI::App& verb, WorkerOptions& options) {
   verb.add_option("--task", task.kind)->transform(CLI::CheckedTransformer(task_kinds()));
   verb.add_option("--threads", task.threads);
   verb.add_option("--style", task.style)->transform(CLI::CheckedTransformer(styles()));
-  verb.add_option("--trace", task.tracing.file);
-  verb.add_option("--trace-first", task.tracing.steps.first);
-  verb.add_option("--trace-last", task.tracing.steps.last);
+  add_trace_options(verb, task.tracing);
 }
 
 int worker_main(const Places& places, const WorkerOptions& options) {

@@ -1,5 +1,5 @@
-// `tenon train --trace`: every instruction of the traced steps of every rank, where and when it ran; and that
-// looking changes nothing.
+// `--trace` of `tenon train` and `tenon resume`: every instruction of the traced steps of every rank, where
+// and when it ran; and that looking changes nothing.
 #include "workplace.hpp"
 
 namespace tenon::test {
@@ -132,6 +132,53 @@ TEST(Trace, of_a_run_of_one_step_is_that_step) {
   const Workplace place;
   train(place, "run", 1, {"steps=1", "save=1", "--trace", "out.json"});
   EXPECT_EQ(instructions(Trace::read(place.read("out.json")).of_rank.at(0)).begin()->first.first, 1);
+}
+
+// Stops `run` behind step 2 of 6 and goes on traced; what was traced are the steps `first` and `last`.
+void expect_resume_traced(const std::string& comm, const std::vector<std::string>& range,
+                          const std::set<int>& steps) {
+  SCOPED_TRACE(comm);
+  const Workplace place;
+  const CommandRecord whole = train(place, "run", 2, {"save=2", "keep=20", "comm=" + comm});
+  for (const char* lost : {"run/checkpoints/step-4", "run/checkpoints/step-6"})
+    ASSERT_GT(std::filesystem::remove_all(place.at(lost)), 0u);
+  std::vector<std::string> arguments{"resume", "run", "--json", "--trace", "out.json"};
+  arguments.insert(arguments.end(), range.begin(), range.end());
+  const CommandRecord resumed = record_of(place, "run", arguments);
+  EXPECT_EQ(resumed.steps, std::vector<Step>(whole.steps.begin() + 2, whole.steps.end()));
+  expect_same(resumed.saved, whole.saved, "traced");
+  const json plan = json::parse(place.run({"plan", "tiny.lua", "-n", "2", "--json", "comm=" + comm}).out);
+  const Trace trace = Trace::read(place.read("out.json"));
+  ASSERT_EQ(trace.of_rank.size(), 2u);
+  for (const auto& [rank, list] : trace.of_rank) {
+    expect_every_instruction_once(list, plan.at("instructions"), steps);
+    expect_lanes_in_order(list);
+  }
+}
+
+TEST(Trace, of_a_resumed_run_of_threads_has_the_second_step_and_the_third_of_those_done_now) {
+  expect_resume_traced("comm/local", {}, {4, 5});
+}
+TEST(Trace, of_a_resumed_run_of_processes) {
+  expect_resume_traced("comm/ucx", {"--trace-steps", "3:6"}, {3, 4, 5, 6});
+}
+
+TEST(Trace, of_steps_that_are_done_is_refused) {
+  const Workplace place;
+  train(place, "run", 1, {"save=2", "keep=20"});
+  const auto refused = place.run({"resume", "run", "--trace", "out.json"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(
+      refused.err,
+      "error[R005]: no steps to trace: all 6 are done\n  --> --trace\n  fix: trace a run that goes on\n");
+  std::filesystem::remove_all(place.at("run/checkpoints/step-6"));
+  const auto behind = place.run({"resume", "run", "--trace", "out.json", "--trace-steps", "4:5"});
+  EXPECT_EQ(behind.code, 2);
+  EXPECT_EQ(
+      behind.err,
+      "error[R005]: no steps to trace: '4:5'\n  --> --trace-steps\n  fix: first:last, of the steps 5 to "
+      "6, at most 100\n");
+  EXPECT_FALSE(std::filesystem::exists(place.at("out.json")));
 }
 
 TEST(Trace, mistakes_are_told_before_a_run_is_made) {
