@@ -108,15 +108,27 @@ Result<int> train(const Places& places, const Arguments& arguments) {
   return finish_run(arguments, job, *end);
 }
 
+// Of a run that was finished before.
+int tell_finished(const Job& job) {
+  std::cout << fmt::format(
+      "finished  {0}: step {1} of {1} is done\n"
+      "a run keeps its number of steps; for more, start another: tenon train, with more steps in the recipe\n"
+      "to use this one: tenon eval {0}, tenon sample {0}\n",
+      job.directory, job.recipe.steps);
+  return 0;
+}
+
 Result<int> resume(const Places& places, const Arguments& arguments) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Job job, job_from_run(arguments.target));
-  TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, steps_saved(job), job.recipe.steps));
+  const int64_t saved = steps_saved(job);
+  TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, saved, job.recipe.steps));
   install_stop_handler();
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
   const Task task{Task::Kind::resume, arguments.threads, style_of(arguments), tracing};
   TENON_TRY(const LoopEnd end, launch(places, registry, job, ranks, task));
+  if (end == LoopEnd::finished && saved == job.recipe.steps && !arguments.json) return tell_finished(job);
   return finish_run(arguments, job, end);
 }
 
@@ -318,6 +330,7 @@ Verb define(CLI::App& app, Arguments& a, int argc, char** argv) {
   CLI::App* l = add("plugins", "list the plugins that can be found", list_plugins);
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
   add_worker_options(*add("worker", "one rank of a run; started by train and resume", work), a.worker);
+  app.set_version_flag("--version", "tenon " TENON_VERSION);
   app.require_subcommand(1);
   app.parse(argc, argv);
   for (const auto& [verb, run] : verbs) {
@@ -338,6 +351,15 @@ int print_error(const Error& error, bool json) {
   return exit_code_of(error);
 }
 
+// The first key=value, where the verb works on a run, whose recipe's parameters are fixed; else "".
+std::string parameter_of_run(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (app.get_subcommand(arguments[0])->get_option_no_throw("run") == nullptr) return "";
+  const auto parameter = std::ranges::find_if(arguments, [](const std::string& argument) {
+    return !argument.starts_with('-') && argument.find('=') != std::string::npos;
+  });
+  return parameter == arguments.end() ? "" : *parameter;
+}
+
 // A mistake on the command line, told like all others.
 Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments,
                   const CLI::ParseError& error) {
@@ -350,11 +372,9 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
       for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
     }
   }
-  const std::string help = "tenon --help";
-  if (arguments.empty()) return Error{"R023", "no command given", "", help, TENON_E_ARGUMENT};
   if (options.empty()) {  // no verb
     const std::string near = sdk::did_you_mean(arguments[0], verbs);
-    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? help : near,
+    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? "tenon --help" : near,
                  TENON_E_ARGUMENT};
   }
   Error out{"R023", error.what(), "", "tenon " + arguments[0] + " --help", TENON_E_ARGUMENT};
@@ -364,7 +384,12 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
     if (!name.starts_with("--") || std::find(options.begin(), options.end(), name) != options.end()) continue;
     out.cause = "unknown option '" + name + "' for tenon " + arguments[0];
     if (const std::string near = sdk::did_you_mean(name, options); !near.empty()) out.fix = near;
-    break;
+    return out;
+  }
+  if (const std::string parameter = parameter_of_run(app, arguments); !parameter.empty()) {
+    out.cause = fmt::format("tenon {} takes no parameters, got '{}'", arguments[0], parameter);
+    out.fix =
+        "a run keeps the recipe it was started with; with another one: tenon train <recipe> " + parameter;
   }
   return out;
 }
@@ -378,6 +403,10 @@ int main_of(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     const std::vector<std::string> given(argv + 1, argv + argc);
+    if (given.empty()) {
+      std::cerr << app.help();
+      return kExitRecipe;
+    }
     const bool json = std::find(given.begin(), given.end(), "--json") != given.end();
     return print_error(usage_error(app, given, error), json);
   }

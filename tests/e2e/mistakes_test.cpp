@@ -405,7 +405,6 @@ TEST_F(Changed, bit_of_a_tensor_is_found) {
 TEST(CommandLine, mistakes) {
   const Workplace place;
   const std::string error = "error[R023]: ";
-  expect_error(place, {}, 2, error + "no command given\n  fix: tenon --help\n");
   expect_error(place, {"trian", "tiny.lua"}, 2,
                error + "unknown command 'trian'\n  fix: did you mean 'train'?\n");
   expect_error(place, {"xyz"}, 2, error + "unknown command 'xyz'\n  fix: tenon --help\n");
@@ -418,9 +417,36 @@ TEST(CommandLine, mistakes) {
                error + "--ranks: Value 0 not in range 1 to 1048576\n  fix: tenon train --help\n");
   expect_error(place, {"sample", "run", "--temperature", "-1"}, 2,
                error + "--temperature: ...\n  fix: tenon sample --help\n");
+  for (const char* verb : {"resume", "eval"}) {
+    expect_error(place, {verb, "run", "steps=600"}, 2,
+                 error + "tenon " + verb +
+                     " takes no parameters, got 'steps=600'\n  fix: a run keeps the recipe it was started "
+                     "with; with another one: tenon train <recipe> steps=600\n");
+  }
+  expect_error(place, {"sample", "run", "--promt", "a=b"}, 2,
+               error + "unknown option '--promt' for tenon sample\n  fix: did you mean '--prompt'?\n");
   const auto in_json = place.run({"train", "tiny.lua", "--jsn", "--json"});
   EXPECT_EQ(in_json.code, 2);
   EXPECT_EQ(parse_lines(in_json.out).at(0).at("error").at("fix"), "did you mean '--json'?");
+}
+
+TEST(CommandLine, of_nothing_gets_the_verbs) {
+  const Workplace place;
+  const auto nothing = place.run({});
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_EQ(nothing.out, "") << "that is for results";
+  EXPECT_EQ(nothing.err, place.run({"--help"}).out);
+  for (const char* verb :
+       {"train", "resume", "eval", "check", "plan", "sample", "checkpoint", "bench", "plugins"})
+    EXPECT_NE(nothing.err.find("\n  " + std::string(verb) + " "), std::string::npos) << nothing.err;
+  EXPECT_EQ(nothing.err.find("worker"), std::string::npos) << nothing.err;
+}
+
+TEST(CommandLine, tells_its_version) {
+  const Workplace place;
+  const auto version = place.run({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out, "tenon 0.1.0\n");
 }
 
 }  // namespace

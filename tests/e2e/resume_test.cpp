@@ -87,6 +87,18 @@ TEST(Resume, of_a_finished_run_does_nothing) {
   expect_same_end(place, "whole", 1, 3, whole);
 }
 
+TEST(Resume, of_a_finished_run_says_so_and_what_can_be_done) {
+  const Workplace place;
+  train(place, "whole", 2, {"steps=3", "save=3", "comm=comm/ucx"});
+  const auto result = place.run({"resume", "whole"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(result.out.ends_with(
+      "finished  whole: step 3 of 3 is done\n"
+      "a run keeps its number of steps; for more, start another: tenon train, with more steps in the recipe\n"
+      "to use this one: tenon eval whole, tenon sample whole\n"))
+      << result.out;
+}
+
 TEST(Resume, counts_attempts_in_the_metrics) {
   const Workplace place;
   train(place, "whole", 1, {"steps=4", "save=2", "keep=20"});
