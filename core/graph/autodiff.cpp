@@ -1,6 +1,7 @@
 #include "graph/autodiff.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "graph/ops.h"
 
@@ -19,6 +20,8 @@ std::vector<bool> depends_on_params(const Graph& graph) {
 }
 
 }  // namespace
+
+ValueId Backward::in(std::string_view name) const { return op_.in[op_.def->input(name)]; }
 
 ValueId Backward::grad(size_t k) const {
   const auto it = grads_.find(op_.out[k]);
@@ -101,23 +104,57 @@ Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, c
   return {};
 }
 
+Status Backward::by_row() {
+  const OpDef& def = *op_.def;
+  const std::string weight_grad = def.weight_grad, input_grad = def.input_grad;
+  std::stringstream passes(def.passes);
+  if (weight_grad.empty() && input_grad.empty() && passes.str().empty()) {
+    return Error{"G005", std::string("op '") + def.kind + "' has no backward", "", "", TENON_E_RECIPE};
+  }
+  if (!weight_grad.empty()) TENON_CHECK(derive(weight_grad, Phase::weight_grad));
+  if (!input_grad.empty()) TENON_CHECK(derive(input_grad, Phase::input_grad));
+  for (std::string name; passes >> name;) pass(in(name), grad(0));
+  return {};
+}
+
+Status Backward::derive(const std::string& kind, Phase phase) {
+  const OpDef &from = *op_.def, &def = *find_op(kind);
+  std::vector<ValueId> operands, targets;
+  for (const OperandDef& operand : def.in) {
+    const auto gradient = find_operand(from.out, operand.name.substr(1)),
+               input = find_operand(from.in, operand.name);
+    if (operand.name[0] == 'd' && gradient)
+      operands.push_back(grad(*gradient));
+    else
+      operands.push_back(input ? op_.in[*input] : op_.out[from.output(operand.name)]);
+  }
+  for (const OperandDef& operand : def.out) targets.push_back(in(operand.name.substr(1)));
+  Attrs attrs;
+  for (const AttrDef& attr : def.attr_defs) {
+    const auto it = op_.attrs.find(attr.name);
+    if (it != op_.attrs.end()) attrs.insert(*it);
+  }
+  for (const SizeNote& note : def.out_notes) {  // a gradient is as large as its target
+    if (!note.divides) attrs.try_emplace(note.attr, graph_.value(targets[note.operand]).dims[note.dim].size);
+  }
+  return phase == Phase::weight_grad ? leaf(kind, operands, attrs, targets)
+                                     : emit(kind, operands, attrs, targets);
+}
+
 Status Backward::run(OpId id, OpId loss_op) {
   op_ = graph_.op(id);
   passed_.clear();
   for (size_t k = 1; k < op_.out.size(); ++k) {
     if (!grads_.contains(op_.out[k])) continue;
     return Error{"G005",
-                 "the loss depends on output '" + op_.def->output_names[k] + "' of " + op_.def->kind +
+                 "the loss depends on output '" + op_.def->out[k].name + "' of " + op_.def->kind +
                      ", which has no backward",
-                 graph_.value(op_.out[k]).name, "use output '" + op_.def->output_names[0] + "' only",
+                 graph_.value(op_.out[k]).name, "use output '" + op_.def->out[0].name + "' only",
                  TENON_E_RECIPE};
   }
   const bool reached = grads_.contains(op_.out[0]) || id == loss_op;
   if (!reached || !needed_[op_.out[0]]) return {};
-  if (op_.def->backward == nullptr) {
-    return Error{"G005", std::string("op '") + op_.def->kind + "' has no backward", "", "", TENON_E_RECIPE};
-  }
-  TENON_CHECK(op_.def->backward(*this, op_));
+  TENON_CHECK(op_.def->backward != nullptr ? op_.def->backward(*this, op_) : by_row());
   for (const auto& [target, grad] : passed_) TENON_CHECK(contribute(target, grad));
   return {};
 }

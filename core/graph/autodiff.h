@@ -27,8 +27,9 @@ class Backward {
   Backward(Graph& graph, std::vector<bool> needed) : graph_(graph), needed_(std::move(needed)) {}
 
   const Graph& graph() const { return graph_; }
-  // Gradient of output k of the op being differentiated.
+  // Gradient of output k of the op being differentiated, and its input of that name.
   ValueId grad(size_t k) const;
+  ValueId in(std::string_view name) const;
   // Adds an op; its output i is a gradient of targets[i] (dropped where targets[i] needs none).
   Status emit(const std::string& kind, const std::vector<ValueId>& in, const Attrs& attrs,
               const std::vector<ValueId>& targets);
@@ -44,6 +45,10 @@ class Backward {
 
  private:
   Status contribute(ValueId target, ValueId grad);
+  // What the op's row says of its gradients.
+  Status by_row();
+  // Adds the backward op of that kind, in whose row operands are named after those of op_.
+  Status derive(const std::string& kind, Phase phase);
   // Adds a backward op of op_, and records of what its operands are gradients.
   Result<std::vector<ValueId>> add(const std::string& kind, const std::vector<ValueId>& in,
                                    const Attrs& attrs, Phase phase, const std::vector<ValueId>& targets);

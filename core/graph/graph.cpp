@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/ops.h"
+#include "graph/infer.h"
 
 namespace tenon {
 
@@ -40,7 +40,7 @@ Result<std::vector<ValueId>> Graph::add_op(const std::string& kind, const std::v
   Op op{def, in, {}, attrs, phase, layer, {}, {}, 0, {}, {}};
   for (size_t i = 0; i < types.size(); ++i) {
     Value value;
-    value.name = i < names.size() ? names[i] : names.front() + "." + def->output_names[i];
+    value.name = i < names.size() ? names[i] : names.front() + "." + def->out[i].name;
     value.dtype = types[i].dtype;
     value.dims = std::move(types[i].dims);
     value.role = phase == Phase::forward ? Role::act : Role::grad;

@@ -1,60 +1,65 @@
-// The op table: for each kind its signature, sharding rule, cost and backward. Adding an op is adding a
-// row here, a row in docs/reference/ops.md and a kernel.
+// The rows of the op table, read: operands with names, types and dims, sharding rules, and a look-up by kind.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/op_table.h"
 
 namespace tenon {
 
-class Backward;  // graph/autodiff.h
-
-struct TensorType {
-  Dtype dtype;
-  Dims dims;
+// What a rule says about the size of a dim beyond its letter: `n=s/group` (divides), or `v=rows`.
+struct SizeNote {
+  size_t operand = 0, dim = 0;  // of the inputs or of the outputs; none of them has a variadic part
+  bool divides = false;
+  std::string attr;
+  std::string letter;  // whose name the dim gets: n, v
 };
 
-struct OpDef {
-  const char* kind;
-  // One word per operand: name:type, type being f (the graph's float), d f64, i i32, l i64, a any, or
-  // 0 (outputs: as input 0). A first input ending in '*' stands for any number of them.
-  const char* inputs;
-  const char* outputs;
-  // Shapes and sharding at once; see instantiate_rule. Here a dim may say more: `s/group` has one for every
-  // `group` (an attribute) of the factor s, and `v=rows` is as large as the attribute says.
-  const char* rule;
-  const char* whole;         // factors that must not be sharded; "!v": over which the op exchanges itself
-  const char* linear;        // sets of inputs jointly linear in partials
-  const char* attrs;         // "eps:f inverse:i": all required, no others allowed
-  double flops;              // per point of the product of all factors
-  int inplace = -1;          // output 0 may take over the memory of this input
-  bool accumulates = false;  // may add into its outputs
-  Status (*backward)(Backward&, const Op&) = nullptr;
-  // A factor whose shards need a kernel of another kind, told by its attribute `start` which index is the
-  // shard's first; and that kind.
-  const char* offset = "";
-  const char* shard_kind = "";
-  // Takes inputs that are partial sums over any axes and reduces them itself.
-  bool absorbs = false;
-
-  // Derived from the strings above when the table is made.
-  std::vector<std::string> input_names = {}, output_names = {};
-  std::string input_types = {}, output_types = {};
-  bool variadic = false;
+struct OperandDef {
+  enum class Type : uint8_t { real, any, f64, i64, i32 };  // real: the graph's float; any: as input 0
+  std::string name;
+  std::vector<std::string> dims;  // letters: "b", "k..", "?"
+  Type type = Type::real;
+  bool accumulates = false;
 };
 
+struct AttrDef {
+  std::string name;
+  bool integer = false;
+  bool of_graph = false;  // of graph_attrs
+};
+
+struct OpDef : OpRow {
+  OpUse use = OpUse::graph;
+  std::vector<OperandDef> in, out;
+  bool variadic = false;           // the first input stands for any number of them
+  std::vector<AttrDef> attr_defs;  // of the row's two lists
+  // The sharding rule "b s h, h -> b s h", and the sets of inputs by index, for instantiate_rule().
+  std::string rule, linear_inputs;
+  std::vector<SizeNote> in_notes, out_notes;
+  int inplace_input = -1;
+
+  // Where an operand of that name is. The name must be one of the row's.
+  size_t input(std::string_view name) const;
+  size_t output(std::string_view name) const;
+};
+
+// All rows, those of graphs first. find_op() has these alone, find_kind() every row; NULL: no such kind.
 std::span<const OpDef> op_table();
 const OpDef* find_op(std::string_view kind);
+const OpDef* find_kind(std::string_view kind);
+// The position of an operand of that name; none: there is no such operand.
+std::optional<size_t> find_operand(std::span<const OperandDef> operands, std::string_view name);
+
 // The rule for operands of the given ranks (variadic inputs expanded).
 Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks);
-// Checks operands and attributes, gives the outputs' types. Errors G002 to G004.
-Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph,
-                                              const std::vector<ValueId>& in, const Attrs& attrs);
-// Floating-point operations of one call on the given dims (collectives: 0).
-double flops_of(const Graph& graph, const Op& op);
+// The attributes of the kernel that runs a shard of an op: its place, and those of the op's own that the row
+// of the shard's kind has. The first shard's `start` is 0; each rank adds its own.
+Attrs shard_attrs(const OpDef& shard, const Attrs& attrs);
 
 // Kinds that move data between ranks, and the local half of a reshard.
 enum class Collective : uint8_t { none, all_reduce, reduce_scatter, all_gather, all_to_all, slice };

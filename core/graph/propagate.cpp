@@ -187,8 +187,8 @@ class Propagator {
     }
     // What an op overwrites stays where it is, and the other operands follow it: an update happens on the
     // parameter itself, never on a resharded copy.
-    for (size_t i = 0; op.def->inplace > 0 && i < out.size(); ++i) {
-      if (i == static_cast<size_t>(op.def->inplace)) continue;
+    for (size_t i = 0; op.def->inplace_input > 0 && i < out.size(); ++i) {
+      if (i == static_cast<size_t>(op.def->inplace_input)) continue;
       for (auto& dim : out[i].dims) dim.clear();
     }
     return out;

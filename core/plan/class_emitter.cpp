@@ -211,7 +211,7 @@ Status ClassEmitter::emit_kernel(const Op& op, const Row& row) {
   TENON_TRY(const Offset offset, offset_of(graph, op, instr.in, instr.out));
   if (!offset.axes.empty()) {
     instr.kind = op.def->shard_kind;
-    instr.attrs = {{"start", int64_t{0}}};
+    instr.attrs = shard_attrs(*find_kind(op.def->shard_kind), op.attrs);
     instr.axes = offset.axes;
     instr.offset_step = offset.size;
   }
@@ -223,12 +223,12 @@ Status ClassEmitter::bind_output(const Op& op, size_t k, Instr& instr) {
   const ValueId id = op.out[k];
   if (gradients_.owns(id)) return gradients_.bind(id, instr);
   TENON_TRY(Operand operand, scope_.local(id));
-  const auto source = op.def->inplace < 0 ? size_t{0} : static_cast<size_t>(op.def->inplace);
-  if (k == 0 && op.def->inplace >= 0 && can_take_over(op.in[source]) &&
+  const auto source = op.def->inplace_input < 0 ? size_t{0} : static_cast<size_t>(op.def->inplace_input);
+  if (k == 0 && op.def->inplace_input >= 0 && can_take_over(op.in[source]) &&
       operand.bytes() == instr.in[source].bytes()) {
     operand.buffer = instr.in[source].buffer;
     operand.offset = instr.in[source].offset;
-    instr.inplace = op.def->inplace;
+    instr.inplace = op.def->inplace_input;
   } else {
     operand.buffer = scope_.builder.add_buffer(operand.name, Space::arena, operand.bytes());
   }

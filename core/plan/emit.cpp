@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "graph/ops.h"
+#include "graph/infer.h"
 #include "plan/class_emitter.h"
 #include "plan/row_times.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "graph/ops.h"
+#include "graph/infer.h"
 
 namespace tenon {
 namespace {

@@ -2,10 +2,11 @@
 // Every size is divisible by 4, so that both axes of a 2x2 mesh may shard any dim.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "graph/ops.h"
+#include "graph/infer.h"
 #include "shards.hpp"
 
 namespace tenon::test {
@@ -20,7 +21,23 @@ struct OpCase {
 
 inline std::ostream& operator<<(std::ostream& out, const OpCase& c) { return out << c.label; }
 
-inline std::vector<OpCase> op_cases() {
+// Kinds that no kernel runs: they move data, go to the optimizer, or become several instructions that
+// exchange blocks, which whole programs judge (tests/equivalence/run).
+inline bool has_kernel_case(const OpDef& def) {
+  return def.use == OpUse::graph && def.runner == OpRunner::kernel && collective_of(def) == Collective::none;
+}
+
+// Operands of one dim for each letter; attributes are 1.5, or 1.
+inline OpCase plain_case(const OpDef& def) {
+  OpCase out{def.kind, def.kind, {}, {}};
+  for (const OperandDef& operand : def.in) out.ranks.push_back(operand.dims.size());
+  for (const AttrDef& attr : def.attr_defs)
+    out.attrs[attr.name] = attr.integer ? Attr(int64_t{1}) : Attr(1.5);
+  return out;
+}
+
+// Kinds with attributes of their own, and other ranks.
+inline std::vector<OpCase> special_cases() {
   const Attrs eps{{"eps", 1e-5}}, scale{{"scale", 0.5}}, rope{{"theta", 100.0}, {"inverse", int64_t{0}}};
   const Attrs route{{"k", int64_t{2}},
                     {"group", int64_t{2}},
@@ -32,33 +49,19 @@ inline std::vector<OpCase> op_cases() {
   const Attrs slots{{"group", int64_t{2}}, {"experts", int64_t{4}}, {"capacity", int64_t{4}}};
   const Attrs back{{"theta", 100.0}, {"inverse", int64_t{1}}}, drop{{"p", 0.5}, {"key", int64_t{99}}};
   return {
-      {"embedding", "embedding", {2, 2}, {}},
       {"embedding_wgrad", "embedding_wgrad", {3, 2}, {{"rows", int64_t{8}}}},
       {"layernorm", "layernorm", {3, 1, 1}, eps},
-      {"layernorm_dgrad", "layernorm_dgrad", {3, 3, 1, 2, 2}, {}},
-      {"layernorm_wgrad", "layernorm_wgrad", {3, 3, 2, 2}, {}},
       {"rmsnorm", "rmsnorm", {3, 1}, eps},
-      {"rmsnorm_dgrad", "rmsnorm_dgrad", {3, 3, 1, 2}, {}},
-      {"rmsnorm_wgrad", "rmsnorm_wgrad", {3, 3, 2}, {}},
-      {"linear", "linear", {3, 2}, {}},
       {"linear_into_heads", "linear", {3, 3}, {}},
       {"linear_from_heads", "linear", {4, 3}, {}},
-      {"linear_dgrad", "linear_dgrad", {3, 2}, {}},
       {"linear_dgrad_from_heads", "linear_dgrad", {4, 3}, {}},
-      {"linear_wgrad", "linear_wgrad", {3, 3}, {}},
       {"linear_wgrad_heads", "linear_wgrad", {4, 3}, {}},
-      {"bias_add", "bias_add", {3, 1}, {}},
       {"bias_add_heads", "bias_add", {4, 2}, {}},
-      {"bias_wgrad", "bias_wgrad", {3}, {}},
       {"bias_wgrad_heads", "bias_wgrad", {4}, {}},
       {"rope", "rope", {4, 2}, rope},
       {"rope_inverse_groups", "rope", {5, 2}, back},
       {"attention", "attention", {5, 4, 4, 2, 2}, scale},
       {"attention_dgrad", "attention_dgrad", {5, 5, 4, 4, 5, 4, 2, 2}, scale},
-      {"gelu", "gelu", {3}, {}},
-      {"gelu_dgrad", "gelu_dgrad", {3, 3}, {}},
-      {"swiglu", "swiglu", {3, 3}, {}},
-      {"swiglu_dgrad", "swiglu_dgrad", {3, 3, 3}, {}},
       {"gelu_experts", "gelu", {5}, {}},
       {"swiglu_experts", "swiglu", {5, 5}, {}},
       {"route_topk", "route_topk", {3}, route},
@@ -67,14 +70,9 @@ inline std::vector<OpCase> op_cases() {
       {"dispatch_dgrad", "dispatch_dgrad", {5, 3, 3}, group},
       {"combine", "combine", {5, 3, 3, 3}, group},
       {"combine_dgrad", "combine_dgrad", {3, 5, 3, 3, 3}, group},
-      {"grouped_linear", "grouped_linear", {5, 3}, {}},
       {"grouped_linear_from_heads", "grouped_linear", {6, 4}, {}},
-      {"grouped_linear_dgrad", "grouped_linear_dgrad", {5, 3}, {}},
-      {"grouped_linear_wgrad", "grouped_linear_wgrad", {5, 5}, {}},
       {"dropout", "dropout", {3, 1, 2, 0}, drop},
       {"dropout_heads", "dropout", {4, 1, 2, 0}, drop},
-      {"cross_entropy", "cross_entropy", {3, 2}, {}},
-      {"cross_entropy_dgrad", "cross_entropy_dgrad", {3, 2, 2}, {}},
       {"add", "add", {3, 3}, {}},
       {"add_scalar", "add", {0, 0}, {}},
       {"add_integers", "add", {2, 2}, {}, Dtype::i64},
@@ -84,11 +82,14 @@ inline std::vector<OpCase> op_cases() {
   };
 }
 
-// Kinds that no kernel runs: they move data, go to the optimizer, or become several instructions that
-// exchange blocks, which whole programs judge (tests/equivalence/run).
-inline bool has_kernel_case(const OpDef& def) {
-  const std::string_view kind = def.kind;
-  return collective_of(def) == Collective::none && kind != "update" && !kind.starts_with("attention_ring");
+// Those, and a plain one for each kind unless one has its name.
+inline std::vector<OpCase> op_cases() {
+  std::vector<OpCase> out = special_cases();
+  for (const OpDef& def : op_table()) {
+    if (has_kernel_case(def) && std::ranges::count(out, def.kind, &OpCase::label) == 0)
+      out.push_back(plain_case(def));
+  }
+  return out;
 }
 
 inline int64_t factor_size(const std::string& name) {
@@ -114,15 +115,15 @@ inline double random_choice(const std::string& name, int64_t i, int64_t choices,
 
 // The declared type letter and name of input i, variadic ones expanded.
 inline size_t declared_input(const OpDef& def, size_t i, size_t count) {
-  return def.variadic ? i - std::min(i, count - def.input_names.size()) : i;
+  return def.variadic ? i - std::min(i, count - def.in.size()) : i;
 }
 
 inline Tensor random_input(const OpDef& def, const OpCase& c, const Rule& rule, size_t i, Random& random) {
   const size_t k = declared_input(def, i, c.ranks.size());
-  const std::string name = def.input_names[k];
+  const std::string name = def.in[k].name;
   const std::vector<int64_t> dims = input_dims(c, rule, i);
-  const char type = def.input_types[k];
-  if (type == 'i') {
+  const OperandDef::Type type = def.in[k].type;
+  if (type == OperandDef::Type::i32) {
     Tensor out(Dtype::i32, dims);
     for (int64_t j = 0; j < out.size(); ++j) {
       if (name == "expert" || name == "slot") {
@@ -135,7 +136,9 @@ inline Tensor random_input(const OpDef& def, const OpCase& c, const Rule& rule, 
     }
     return out;
   }
-  const Dtype dtype = type == 'l' ? Dtype::i64 : type == 'a' ? c.any : Dtype::f64;
+  const Dtype dtype = type == OperandDef::Type::i64   ? Dtype::i64
+                      : type == OperandDef::Type::any ? c.any
+                                                      : Dtype::f64;
   if (dtype == Dtype::f64) return random_real(random, dims, dtype, name.starts_with("sq") ? 0.5 : -2, 2);
   Tensor out(dtype, dims);
   for (int64_t j = 0; j < out.size(); ++j) out.set(j, static_cast<double>(1 + below(random, 1000)));

@@ -16,7 +16,7 @@ class RuleJudge {
  public:
   RuleJudge(Kernels& kernels, OpCase op_case)
       : kernels_(kernels), case_(std::move(op_case)), def_(*find_op(case_.kind)), random_(1234) {
-    rule_ = with_text(def_.rule, def_.whole, def_.linear);
+    rule_ = with_text(def_.rule, def_.whole, def_.linear_inputs);
     Graph graph;
     graph.real = Dtype::f64;
     std::vector<ValueId> ids;
@@ -43,11 +43,11 @@ class RuleJudge {
   }
 
   // The op's rule with other texts.
-  Rule with_text(const char* text, const std::string& whole, const std::string& linear) const {
+  Rule with_text(const std::string& text, const std::string& whole, const std::string& linear) const {
     OpDef def = def_;
     def.rule = text;
     def.whole = whole.c_str();
-    def.linear = linear.c_str();
+    def.linear_inputs = linear;
     return rule_of(def, case_.ranks).value();
   }
 
@@ -82,7 +82,7 @@ class RuleJudge {
   }
 
  private:
-  std::string name(size_t i) const { return def_.input_names[declared_input(def_, i, case_.ranks.size())]; }
+  std::string name(size_t i) const { return def_.in[declared_input(def_, i, case_.ranks.size())].name; }
 
   static bool well_formed(const Placement& placement, size_t rank) {
     std::vector<AxisId> axes;
@@ -130,7 +130,7 @@ class RuleJudge {
         for (size_t rank = 0; rank < world; ++rank) locals.push_back(out[rank][k]);
         const Tensor got = assemble(locals, typing.outputs[k], mesh_, whole_[k].dims(), kTolerance);
         const double error = relative_error(got, whole_[k]);
-        if (!(error <= kTolerance)) return def_.output_names[k] + " is wrong by " + std::to_string(error);
+        if (!(error <= kTolerance)) return def_.out[k].name + " is wrong by " + std::to_string(error);
       }
     } catch (const std::exception& e) {  // shapes that the kernel refuses, copies that differ
       return e.what();
