@@ -1,11 +1,15 @@
 #include "plan/contributions.h"
 
+#include "graph/ops.h"
+
 namespace tenon {
 namespace {
 
-constexpr const char* kHeadGradients =
-    "linear_cross_entropy_grad";  // loss, count, weight's and input's gradient
-constexpr size_t kWeightGradient = 2;
+// The name of an output; "": the kind is none of the op table.
+std::string_view output_name(const Instr& instr, size_t output) {
+  const OpDef* def = find_kind(instr.kind);
+  return def == nullptr ? std::string_view() : std::string_view(def->out[output].name);
+}
 
 }  // namespace
 
@@ -17,18 +21,19 @@ bool makes_loss(const Instr& instr) {
 }
 
 bool is_contribution(const Instr& instr, size_t output) {
-  const bool last = output + 1 == instr.out.size();
-  if (instr.kind == "route_topk") return last;  // the auxiliary loss
-  return instr.kind != kHeadGradients || !last;
+  const std::string_view name = output_name(instr, output);
+  if (instr.kind == "route_topk") return name == "aux";
+  return !is_fused_head(instr) || name != "dx";
 }
 
 std::string contributing_op(const Instr& instr, size_t output) {
   if (!is_fused_head(instr)) return instr.kind;
-  return output < kWeightGradient ? "cross_entropy" : "linear_wgrad";
+  return output_name(instr, output) == "dw" ? "linear_wgrad" : "cross_entropy";
 }
 
 bool adds_into(const Instr& instr, size_t output) {
-  return instr.accumulate && (instr.kind != kHeadGradients || output == kWeightGradient);
+  const OpDef* def = instr.accumulate ? find_kind(instr.kind) : nullptr;
+  return instr.accumulate && (def == nullptr || def->out[output].accumulates);
 }
 
 }  // namespace tenon

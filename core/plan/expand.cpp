@@ -23,16 +23,16 @@ Operand scratch_like(ProgramBuilder& builder, const Operand& like, const std::st
 // al., "Megatron-LM", 2019, exchange the same numbers per token; gathering the logs needs no maximum first).
 
 std::vector<AxisId> vocabulary_axes(const Graph& graph, const Op& op) {
-  return graph.value(op.in[0]).placement.dims.back();
+  return graph.value(op.in[op.def->input("logits")]).placement.dims.back();
 }
 
 void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& axes) {
   if (axes.empty()) return builder.push(std::move(instr));
-  const Operand& logits = instr.in[0];
-  const Operand& lse = instr.out[2];
+  const Operand &logits = input(instr, "logits"), &targets = input(instr, "targets");
+  const Operand& lse = output(instr, "lse");
   const Operand mine = scratch_like(builder, lse, ".part"), picked = scratch_like(builder, lse, ".picked");
-  Instr shard = kernel(builder, instr, "cross_entropy_shard", instr.in, {mine, picked});
-  shard.attrs = {{"start", int64_t{0}}};
+  Instr shard = kernel(builder, instr, "cross_entropy_shard", {logits, targets}, {mine, picked});
+  shard.attrs = shard_attrs(*find_kind(shard.kind), instr.attrs);
   shard.axes = axes;
   shard.offset_step = logits.dims.back();
   builder.push(std::move(shard));
@@ -41,7 +41,7 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
   const Operand parts = builder.scratch(lse.name + ".parts", lse.dtype, dims);
   builder.collective("all_gather", axes, instr.phase, mine, parts);
   builder.collective("all_reduce", axes, instr.phase, picked, picked);
-  builder.push(kernel(builder, instr, "cross_entropy_join", {parts, picked, instr.in[1]}, instr.out));
+  builder.push(kernel(builder, instr, "cross_entropy_join", {parts, picked, targets}, instr.out));
 }
 
 // -- ring attention ---------------------------------------------------------------------------------
@@ -50,13 +50,19 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
 // of the sequence is right.
 
 std::vector<AxisId> key_axes(const Graph& graph, const Op& op) {
-  const bool gradient = std::string_view(op.def->kind) == "attention_ring_dgrad";
-  return graph.value(op.in[gradient ? 2 : 1]).placement.dims[1];
+  return graph.value(op.in[op.def->input("k")]).placement.dims[1];
 }
 
 // What travels: keys, values and the keys' positions.
 struct Block {
   Operand k, v, positions;
+
+  static Block of(const Instr& instr) { return {input(instr, "k"), input(instr, "v"), input(instr, "kpos")}; }
+  void put_into(Instr& instr) const {
+    input(instr, "k") = k;
+    input(instr, "v") = v;
+    input(instr, "kpos") = positions;
+  }
 };
 
 Block next_block(ProgramBuilder& builder, const Block& block, const std::vector<AxisId>& axes, Phase phase) {
@@ -71,19 +77,19 @@ Block next_block(ProgramBuilder& builder, const Block& block, const std::vector<
 void emit_ring(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& axes) {
   instr.kind = "attention";
   const int64_t n = builder.mesh().size(axes);
-  Block block{instr.in[1], instr.in[2], instr.in[4]};
+  Block block = Block::of(instr);
   for (int64_t i = 0; i < n; ++i) {
     const Block here = block;
     if (i + 1 < n) block = next_block(builder, here, axes, instr.phase);
     Instr step = instr;
-    step.in = {instr.in[0], here.k, here.v, instr.in[3], here.positions};
-    if (i > 0)
-      step.out = {scratch_like(builder, instr.out[0], ".block"),
-                  scratch_like(builder, instr.out[1], ".block")};
-    const std::vector<Operand> out = step.out;
+    here.put_into(step);
+    if (i > 0) {
+      for (Operand& out : step.out) out = scratch_like(builder, out, ".block");
+    }
+    const Operand part = output(step, "o"), part_lse = output(step, "lse");
     builder.push(std::move(step));
     if (i == 0) continue;
-    Instr merge = kernel(builder, instr, "attention_merge", out, instr.out);
+    Instr merge = kernel(builder, instr, "attention_merge", {part, part_lse}, instr.out);
     merge.accumulate = true;
     builder.push(std::move(merge));
   }
@@ -94,34 +100,35 @@ void emit_ring_dgrad(ProgramBuilder& builder, Instr instr, const std::vector<Axi
   instr.kind = "attention_dgrad";
   const int64_t n = builder.mesh().size(axes);
   if (n == 1) return builder.push(std::move(instr));
-  Block block{instr.in[2], instr.in[3], instr.in[7]};
+  Block block = Block::of(instr);
+  const Operand &sum_q = output(instr, "dq"), &home_k = output(instr, "dk"), &home_v = output(instr, "dv");
   Operand dk, dv;
   for (int64_t i = 0; i < n; ++i) {
     const Block here = block;
     if (i + 1 < n) block = next_block(builder, here, axes, instr.phase);
     Instr step = instr;
-    step.in[2] = here.k;
-    step.in[3] = here.v;
-    step.in[7] = here.positions;
-    const Operand dq = i == 0 ? instr.out[0] : scratch_like(builder, instr.out[0], ".block");
-    const Operand share_k = scratch_like(builder, instr.out[1], ".block"),
-                  share_v = scratch_like(builder, instr.out[2], ".block");
-    step.out = {dq, share_k, share_v};
+    here.put_into(step);
+    const Operand dq = i == 0 ? sum_q : scratch_like(builder, sum_q, ".block");
+    const Operand share_k = scratch_like(builder, home_k, ".block"),
+                  share_v = scratch_like(builder, home_v, ".block");
+    output(step, "dq") = dq;
+    output(step, "dk") = share_k;
+    output(step, "dv") = share_v;
     builder.push(std::move(step));
     if (i == 0) {
       dk = share_k;
       dv = share_v;
       continue;
     }
-    builder.add(instr.out[0], dq, instr.phase);
+    builder.add(sum_q, dq, instr.phase);
     const Operand come_k = scratch_like(builder, dk, ""), come_v = scratch_like(builder, dv, "");
     builder.shift(axes, dk, come_k, instr.phase);
     builder.shift(axes, dv, come_v, instr.phase);
     dk = builder.add(come_k, share_k, instr.phase);
     dv = builder.add(come_v, share_v, instr.phase);
   }
-  builder.shift(axes, dk, instr.out[1], instr.phase);
-  builder.shift(axes, dv, instr.out[2], instr.phase);
+  builder.shift(axes, dk, home_k, instr.phase);
+  builder.shift(axes, dv, home_v, instr.phase);
 }
 
 constexpr std::array<Expansion, 3> kExpansions{{

@@ -1,51 +1,70 @@
 #include "plan/fuse.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <sstream>
+
+#include "graph/ops.h"
 
 namespace tenon {
 namespace {
 
 using Window = std::span<const Instr* const>;  // neighbours on the compute lane
 
+// The one instruction of a kind that does what the window does; none where the operands are not connected as
+// it needs.
+using Merge = std::optional<Instr> (*)(const OpDef& kind, Window);
+
 struct Rule {
-  std::vector<const char*> kinds;
-  // The one instruction that does the same; none where the operands are not connected as it needs.
-  std::optional<Instr> (*merge)(Window);
+  std::vector<std::string> parts;
+  const OpDef* kind;
+  Merge merge;
 };
+
+// An instruction of a fused kind whose operands are all unset, in place of one of its parts.
+Instr begin(const OpDef& kind, const Instr& like) {
+  Instr out = like;
+  out.kind = kind.kind;
+  out.in.assign(kind.in.size(), {});
+  out.out.assign(kind.out.size(), {});
+  return out;
+}
 
 bool same(const Operand& a, const Operand& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
 // z = x + y and the norm of z. Both are results: the residual stream goes on with z.
-std::optional<Instr> add_norm(Window window) {
+std::optional<Instr> add_norm(const OpDef& kind, Window window) {
   const Instr &add = *window[0], &norm = *window[1];
-  if (!same(add.out[0], norm.in[0])) return std::nullopt;
+  if (!same(output(add, "z"), input(norm, "x"))) return std::nullopt;
   Instr out = norm;
-  out.kind = "add_" + norm.kind;
-  out.in = add.in;
+  out.kind = kind.kind;
+  out.in = add.in;  // x and y stand for the norm's x
   out.in.insert(out.in.end(), norm.in.begin() + 1, norm.in.end());
-  out.out = add.out;
+  out.out = add.out;  // z, then all of the norm's
   out.out.insert(out.out.end(), norm.out.begin(), norm.out.end());
   out.inplace = add.inplace;
   return out;
 }
 
 // z = x + bias and its activation. Both are results: the gradient starts from z.
-std::optional<Instr> bias_gelu(Window window) {
+std::optional<Instr> bias_gelu(const OpDef& kind, Window window) {
   const Instr &bias = *window[0], &gelu = *window[1];
-  if (!same(bias.out[0], gelu.in[0])) return std::nullopt;
-  Instr out = bias;
-  out.kind = "bias_gelu";
-  out.out.push_back(gelu.out[0]);
+  if (!same(output(bias, "y"), input(gelu, "x"))) return std::nullopt;
+  Instr out = begin(kind, bias);
+  out.in = bias.in;
+  output(out, "z") = output(bias, "y");
+  output(out, "y") = output(gelu, "y");
   return out;
 }
 
 // A gradient that is added to one that is there: the kernel adds it itself.
-std::optional<Instr> accumulate(Window window) {
+std::optional<Instr> accumulate(const OpDef&, Window window) {
   const Instr &kernel = *window[0], &add = *window[1];
-  const Operand& sum = add.in[0];
-  if (add.inplace != 0 || kernel.accumulate || !same(kernel.out[0], add.in[1])) return std::nullopt;
+  const Operand& sum = input(add, "x");
+  if (add.inplace != 0 || kernel.accumulate || !same(kernel.out[0], input(add, "y"))) return std::nullopt;
   const bool reads_sum = std::ranges::count(kernel.in, sum.buffer, &Operand::buffer) > 0;
   if (reads_sum || same(kernel.out[0], sum)) return std::nullopt;
   Instr out = kernel;
@@ -55,44 +74,64 @@ std::optional<Instr> accumulate(Window window) {
 }
 
 // The vocabulary's logits and their loss.
-std::optional<Instr> head_loss(Window window) {
+std::optional<Instr> head_loss(const OpDef& kind, Window window) {
   const Instr &linear = *window[0], &loss = *window[1];
-  const size_t dims = linear.in[1].dims.size() + 2 - linear.in[0].dims.size();
-  if (!same(linear.out[0], loss.in[0]) || dims != 1) return std::nullopt;
-  Instr out = loss;
-  out.kind = "linear_cross_entropy";
-  out.in = {linear.in[0], linear.in[1], loss.in[1]};
-  out.out = {loss.out[0], loss.out[1]};
+  const size_t dims = input(linear, "w").dims.size() + 2 - input(linear, "x").dims.size();
+  if (!same(output(linear, "y"), input(loss, "logits")) || dims != 1) return std::nullopt;
+  Instr out = begin(kind, loss);
+  input(out, "x") = input(linear, "x");
+  input(out, "w") = input(linear, "w");
+  input(out, "targets") = input(loss, "targets");
+  output(out, "loss") = output(loss, "loss");
+  output(out, "count") = output(loss, "count");
   return out;
 }
 
 // That and the gradients: as the loss is what they start from, nothing has to be kept for them.
-std::optional<Instr> head_gradients(Window window) {
-  const Instr &linear = *window[0], &logits = *window[2], &weight = *window[3], &input = *window[4];
-  std::optional<Instr> out = head_loss(window.first(2));
-  const bool joined = same(logits.in[0], linear.out[0]) && same(weight.in[0], logits.out[0]) &&
-                      same(input.in[0], logits.out[0]) && same(weight.in[1], linear.in[0]) &&
-                      same(input.in[1], linear.in[1]) && !input.accumulate;
+std::optional<Instr> head_gradients(const OpDef& kind, Window window) {
+  const Instr &linear = *window[0], &logits = *window[2], &weight = *window[3], &back = *window[4];
+  const Operand& dlogits = output(logits, "dlogits");
+  std::optional<Instr> out = head_loss(kind, window.first(2));
+  const bool joined = same(input(logits, "logits"), output(linear, "y")) &&
+                      same(input(weight, "dy"), dlogits) && same(input(back, "dy"), dlogits) &&
+                      same(input(weight, "x"), input(linear, "x")) &&
+                      same(input(back, "w"), input(linear, "w")) && !back.accumulate;
   if (!out || !joined) return std::nullopt;
-  out->kind = "linear_cross_entropy_grad";
   out->phase = Phase::weight_grad;
-  out->out.push_back(weight.out[0]);
-  out->out.push_back(input.out[0]);
+  output(*out, "dw") = output(weight, "dw");
+  output(*out, "dx") = output(back, "dx");
   out->accumulate = weight.accumulate;
   return out;
 }
 
+constexpr std::array<std::pair<const char*, Merge>, 5> kMerges{{
+    {"linear_cross_entropy_grad", head_gradients},
+    {"linear_cross_entropy", head_loss},
+    {"add_layernorm", add_norm},
+    {"add_rmsnorm", add_norm},
+    {"bias_gelu", bias_gelu},
+}};
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// The fused kinds of the op table, those that replace most first; then sums into gradients, which every
+// kernel of an input's gradient makes itself that may add into its output.
+std::vector<Rule> make_rules() {
+  std::vector<Rule> out;
+  for (const auto& [kind, merge] : kMerges)
+    out.push_back({words(find_kind(kind)->parts), find_kind(kind), merge});
+  for (const OpDef& def : op_table()) {
+    const OpDef* back = find_kind(def.input_grad);
+    if (back != nullptr && back->out[0].accumulates) out.push_back({{back->kind, "add"}, back, accumulate});
+  }
+  return out;
+}
+
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{
-      {{"linear", "cross_entropy", "cross_entropy_dgrad", "linear_wgrad", "linear_dgrad"}, head_gradients},
-      {{"linear", "cross_entropy"}, head_loss},
-      {{"add", "layernorm"}, add_norm},
-      {{"add", "rmsnorm"}, add_norm},
-      {{"bias_add", "gelu"}, bias_gelu},
-      {{"linear_dgrad", "add"}, accumulate},
-      {{"layernorm_dgrad", "add"}, accumulate},
-      {{"rmsnorm_dgrad", "add"}, accumulate},
-  };
+  static const std::vector<Rule> all = make_rules();
   return all;
 }
 
@@ -155,7 +194,7 @@ class Fuser {
 
   std::optional<Match> match_at(size_t first) const {
     for (const Rule& rule : rules()) {
-      if (program_.instrs[first].kind != rule.kinds[0]) continue;
+      if (program_.instrs[first].kind != rule.parts[0]) continue;
       if (std::optional<Match> match = match_rule(rule, first)) return match;
     }
     return std::nullopt;
@@ -165,10 +204,10 @@ class Fuser {
     const std::vector<Instr>& instrs = program_.instrs;
     Match match{{}, {}, first};
     std::vector<const Instr*> window;
-    for (; window.size() < rule.kinds.size(); ++match.end) {
+    for (; window.size() < rule.parts.size(); ++match.end) {
       if (match.end == instrs.size()) return std::nullopt;
       const Instr& instr = instrs[match.end];
-      if (instr.kind == rule.kinds[window.size()] && instr.microbatch == instrs[first].microbatch) {
+      if (instr.kind == rule.parts[window.size()] && instr.microbatch == instrs[first].microbatch) {
         const bool apart = std::ranges::none_of(
             match.between, [&](size_t between) { return share_memory(instrs[between], instr); });
         if (!apart) return std::nullopt;
@@ -179,7 +218,7 @@ class Fuser {
         return std::nullopt;
       }
     }
-    std::optional<Instr> fused = rule.merge(window);
+    std::optional<Instr> fused = rule.merge(*rule.kind, window);
     if (!fused || !hides_only_own(window, *fused)) return std::nullopt;
     fused->flops = 0;
     for (const Instr* instr : window) fused->flops += instr->flops;

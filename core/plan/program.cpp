@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "graph/ops.h"
+
 namespace tenon {
 
 const char* name_of(Space space) {
@@ -72,6 +74,17 @@ std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const
   for (size_t other = first; other < first + together; other += step)
     out.push_back(part_at(mesh, layout, depths.inner, other).count);
   return out;
+}
+
+const Operand& input(const Instr& instr, std::string_view name) {
+  return instr.in[find_kind(instr.kind)->input(name)];
+}
+const Operand& output(const Instr& instr, std::string_view name) {
+  return instr.out[find_kind(instr.kind)->output(name)];
+}
+Operand& input(Instr& instr, std::string_view name) { return instr.in[find_kind(instr.kind)->input(name)]; }
+Operand& output(Instr& instr, std::string_view name) {
+  return instr.out[find_kind(instr.kind)->output(name)];
 }
 
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {

@@ -166,6 +166,13 @@ struct Held {
 };
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank);
 
+// An operand of a kernel by its name in the op table (graph/op_table.h), which must have the kind and the
+// name.
+const Operand& input(const Instr& instr, std::string_view name);
+const Operand& output(const Instr& instr, std::string_view name);
+Operand& input(Instr& instr, std::string_view name);
+Operand& output(Instr& instr, std::string_view name);
+
 struct PrintOptions {
   bool fold = true;  // show the first microbatch only, the others alike
 };
