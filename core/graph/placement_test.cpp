@@ -107,8 +107,6 @@ TEST(RuleTest, RanksThatDoNotFitAreG001) {
 
 TEST(RuleTest, EveryRowOfTheTableIsWellFormed) {
   for (const OpDef& def : op_table()) {
-    EXPECT_EQ(find_kind(def.kind), &def);
-    EXPECT_EQ(find_op(def.kind), def.use == OpUse::graph ? &def : nullptr) << def.kind;
     const std::string rule = def.rule;
     const auto commas = [](const std::string& text) { return std::count(text.begin(), text.end(), ','); };
     const size_t arrow = rule.find("->");

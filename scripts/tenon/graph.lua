@@ -4,6 +4,7 @@
 -- nn.dispatch, {"routing_group"}), then { name, size } pairs. A parameter's name holds {i} exactly if it belongs to
 -- a round of nn.blocks.
 local core = require "tenon.core"
+local ops = require "tenon.ops"
 local s = require "tenon.schema"
 
 local Model = s.class("a model", "t.models.gpt2, t.models.llama, t.models.moe, t.models.mlp or t.nn.model")
@@ -100,17 +101,83 @@ local function fresh(g, base)
   return name
 end
 
--- Adds an op. `outputs` lists { suffix, dims }; returns the list of their values.
-function graph.emit_all(g, kind, base, inputs, outputs, attrs)
+-- Letters of an operand in the op table, "b s k..", with what some say of their size: { "v", attr = "rows" }.
+local function letters_of(text)
+  local letters = {}
+  for word in text:gmatch("%S+") do
+    local letter, note = word:match("^(%a+)=(.+)$")
+    letters[#letters + 1] = { letter or word, attr = note and not note:find("/", 1, true) and note or nil }
+  end
+  return letters
+end
+
+local function is_open(letter) return letter:sub(-2) == ".." end
+
+-- What an operand must be: of a letter that is not bound yet, its name.
+local function wanted(letters, bound)
+  local dims = {}
+  for _, word in ipairs(letters) do
+    for _, dim in ipairs(bound[word[1]] or { { ops.letters[word[1]] or word[1] } }) do dims[#dims + 1] = dim end
+  end
+  return dims
+end
+
+-- Binds letters to an operand's dims, each to a list of them; false where they do not fit.
+local function bind(letters, dims, bound)
+  local known, open = 0, false
+  for _, word in ipairs(letters) do
+    local have = bound[word[1]]
+    open = open or (not have and is_open(word[1]))
+    known = known + (have and #have or is_open(word[1]) and 0 or 1)
+  end
+  if #dims < known or (not open and #dims > known) then return false end
+  local at = 1
+  for _, word in ipairs(letters) do
+    local have = bound[word[1]]
+    local count = have and #have or is_open(word[1]) and #dims - known or 1
+    local part = { table.unpack(dims, at, at + count - 1) }
+    if have and not graph.same_dims(have, part) then return false end
+    bound[word[1]], at = have or part, at + count
+  end
+  return true
+end
+
+-- The dims of the first operands of an op, which are the arguments 1, 2, ... of what the recipe calls.
+function graph.check_operands(what, given, kind, values)
+  local bound = {}
+  for i, value in ipairs(values) do
+    local operand = ops.kinds[kind].inputs[i]
+    local letters = letters_of(operand[2])
+    local want = wanted(letters, bound)
+    if not bind(letters, value.dims, bound) then
+      s.fail("R003", string.format("%s wants %s of %s, got %s", what, operand[1], graph.show_dims(want),
+        graph.show_dims(value.dims)), nil, given, i)
+    end
+  end
+end
+
+-- Adds an op; returns the list of its outputs, whose dims follow from the op table. An input of the model that has
+-- no dims of its own has those that the op wants.
+function graph.emit_all(g, kind, base, inputs, attrs)
   local names, values, first = {}, {}, fresh(g, base)
+  local row, bound = ops.kinds[kind], {}
   for i, input in ipairs(inputs) do
     if input.graph ~= g then core.fail("R012", "nn." .. kind .. ": '" .. input.name .. "' belongs to another model") end
     names[i] = input.name
+    local letters = letters_of(row.inputs[i][2])
+    if input.dims and not bind(letters, input.dims, bound) then
+      core.fail("R005", string.format("nn.%s wants %s of %s, got %s", kind, row.inputs[i][1],
+        graph.show_dims(wanted(letters, bound)), graph.show_dims(input.dims)))
+    end
   end
   local op = { op = kind, ["in"] = names, out = {}, attrs = attrs }
-  for i, output in ipairs(outputs) do
+  for i, output in ipairs(row.outputs) do
+    local letters = letters_of(output[2])
+    for _, word in ipairs(letters) do
+      if word.attr then bound[word[1]] = { { ops.letters[word[1]], attrs[word.attr] } } end
+    end
     op.out[i] = i == 1 and first or fresh(g, first .. "." .. output[1])
-    values[i] = new_value(g, op.out[i], output[2])
+    values[i] = new_value(g, op.out[i], wanted(letters, bound))
   end
   core.mark(op, nil, core.caller())
   local ops = g.scope.ops
@@ -170,8 +237,8 @@ function graph.check_pair(what, a, b)
   end
 end
 
--- nn.blocks(x, count, function(x, i) ... return x end): the function describes one round; `i` is its number in
--- names, "h." .. i .. ".fc".
+-- nn.blocks(x, count, function(x, i) ... return x end): `count` rounds, of which the function describes one; `i` is
+-- its number in names, `"h." .. i .. ".fc"`.
 function graph.blocks(x, count, body)
   local what = "nn.blocks"
   graph.check_value(what, x)
@@ -199,7 +266,7 @@ function graph.blocks(x, count, body)
   return new_value(g, x.name, x.dims)
 end
 
--- nn.model("name", function(tokens, positions) ... return logits end)
+-- nn.model("name", function(tokens, positions) ... return logits end): the model.
 function graph.model(name, body)
   local what = "nn.model"
   s.accept(s.string, name, nil, "name", what)

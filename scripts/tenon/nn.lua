@@ -11,22 +11,29 @@ local Init = s.class("an initial value", "t.nn.normal, t.nn.uniform, t.nn.zeros 
 local nn = { blocks = graph.blocks, model = graph.model }
 
 local show_dims, same_dims, inner, token_dims = graph.show_dims, graph.same_dims, graph.inner, graph.token_dims
-local check_value, check_pair, emit, input = graph.check_value, graph.check_pair, graph.emit, graph.input
+local check_value, check_pair, check_operands = graph.check_value, graph.check_pair, graph.check_operands
+local emit, input = graph.emit, graph.input
 local new_param, use_param = graph.new_param, graph.use_param
+
+-- The comment of each function is its row in docs/reference/lua.md, "call: meaning".
 
 -- ---- parameters ----
 
+-- nn.normal(std): for `init`: normally distributed around 0.
 function nn.normal(std)
   return s.make(Init, { kind = "normal", std = s.accept(s.number { min = 0 }, std, nil, "std", "nn.normal") })
 end
+-- nn.uniform(bound): for `init`: uniform from -bound to bound.
 function nn.uniform(bound)
   return s.make(Init, { kind = "uniform", bound = s.accept(s.number { min = 0 }, bound, nil, "bound", "nn.uniform") })
 end
+-- nn.zeros(): for `init`.
 function nn.zeros() return s.make(Init, { kind = "zeros" }) end
+-- nn.ones(): for `init`.
 function nn.ones() return s.make(Init, { kind = "ones" }) end
 
--- nn.param { name = "wte.weight", dims = { { "vocab", 256 }, { "hidden", 64 } }, init = nn.normal(0.02) }: for a
--- parameter that several layers use. It joins the model when a layer uses it.
+-- nn.param { name = "wte.weight", dims = { { "vocab", 256 }, { "hidden", 64 } }, init = nn.normal(0.02) }: a
+-- parameter for several layers: `weight = p` in place of name and dims. It joins the model when a layer uses it.
 function nn.param(given)
   local record = s.record("nn.param", given, {
     name = s.required(s.string), dims = s.required(graph.dims_type), init = s.required(s.object(Init)),
@@ -48,8 +55,8 @@ local function need_name(what, record, given)
   return record.name
 end
 
--- nn.embedding { ids, name = "wte", dims = { { "vocab", 256 }, { "hidden", 64 } }, std = 0.02 }, or with
--- weight = nn.param { ... } in place of name, dims and std. y = weight[ids]
+-- nn.embedding { ids, name = "wte", dims = { { "vocab", 256 }, { "hidden", 64 } }, std = 0.02 }: rows of the
+-- parameter `name.weight`, or of `weight = nn.param { ... }` in place of name, dims and std.
 function nn.embedding(given)
   local what = "nn.embedding"
   local record, g = layer(what, given, {
@@ -67,14 +74,11 @@ function nn.embedding(given)
       given, record.weight and "weight" or "dims")
   end
   local ids = record[1]
-  if #ids.dims ~= 2 then
-    s.fail("R003", what .. " wants ids of [batch seq], got " .. show_dims(ids.dims), nil, given, 1)
-  end
+  check_operands(what, given, "embedding", { ids })
   if ids.name == "positions" then
     g.context = math.min(g.context or weight.dims[1][2], weight.dims[1][2])
   end
-  return emit(g, "embedding", record.name or "embedding", { ids, use_param(g, what, weight) },
-    { { "y", token_dims { weight.dims[2] } } })
+  return emit(g, "embedding", record.name or "embedding", { ids, use_param(g, what, weight) })
 end
 
 local function is_routed(x) return x.dims[2][1] == "routing_group" end
@@ -102,8 +106,9 @@ local function linear_weight(what, record, given, from)
   return new_param(name .. ".weight", dims, nn.normal(record.std or 0.02))
 end
 
--- nn.linear { x, name = "fc", out = { "ffn", 256 }, bias = false, std = 0.02 }: all dims of x behind batch and
--- seq are contracted. Or with weight = nn.param { ... } in place of name, out and std. y = x weight^T + bias
+-- nn.linear { x, name = "fc", out = { "ffn", 256 }, bias = false, std = 0.02 }: x weight^T + bias: all dims of x
+-- behind batch and seq are contracted with `name.weight`, or with `weight = nn.param { ... }` in place of name, out
+-- and std; `out` is one dim or a list.
 function nn.linear(given)
   local what = "nn.linear"
   local record, g = layer(what, given, {
@@ -121,59 +126,54 @@ function nn.linear(given)
       show_dims(from)), nil, given, "weight")
   end
   local base = record.name or "linear"
-  local y = emit(g, "linear", base, { x, use_param(g, what, weight) }, { { "y", token_dims(out) } })
+  local y = emit(g, "linear", base, { x, use_param(g, what, weight) })
   if not record.bias then return y end
   local bias = new_param(need_name(what, record, given) .. ".bias", out, nn.zeros())
-  return emit(g, "bias_add", base .. ".biased", { y, use_param(g, what, bias) }, { { "y", y.dims } })
+  return emit(g, "bias_add", base .. ".biased", { y, use_param(g, what, bias) })
 end
 
-local function norm(what, given)
+local function norm(what, kind, given)
   local record, g = layer(what, given, {
     name = s.required(s.string), eps = s.default(s.number { above = 0 }, 1e-5),
   })
   local x = record[1]
-  if #x.dims ~= 3 then
-    s.fail("R003", what .. " wants x of [batch seq hidden], got " .. show_dims(x.dims), nil, given, 1)
-  end
+  check_operands(what, given, kind, { x })
   return record, g, x
 end
 
 -- nn.layernorm { x, name = "ln_1", eps = 1e-5 }: over the last dim, with weight and bias.
 function nn.layernorm(given)
   local what = "nn.layernorm"
-  local record, g, x = norm(what, given)
+  local record, g, x = norm(what, "layernorm", given)
   local weight = use_param(g, what, new_param(record.name .. ".weight", inner(x.dims), nn.ones()))
   local bias = use_param(g, what, new_param(record.name .. ".bias", inner(x.dims), nn.zeros()))
-  local rows = { { "batch" }, { "seq" } }
-  return emit(g, "layernorm", record.name, { x, weight, bias },
-    { { "y", x.dims }, { "mean", rows }, { "rstd", rows } }, { eps = record.eps })
+  return emit(g, "layernorm", record.name, { x, weight, bias }, { eps = record.eps })
 end
 
 -- nn.rmsnorm { x, name = "norm", eps = 1e-5 }: over the last dim, with weight.
 function nn.rmsnorm(given)
   local what = "nn.rmsnorm"
-  local record, g, x = norm(what, given)
+  local record, g, x = norm(what, "rmsnorm", given)
   local weight = use_param(g, what, new_param(record.name .. ".weight", inner(x.dims), nn.ones()))
-  return emit(g, "rmsnorm", record.name, { x, weight }, { { "y", x.dims }, { "rstd", { { "batch" }, { "seq" } } } },
-    { eps = record.eps })
+  return emit(g, "rmsnorm", record.name, { x, weight }, { eps = record.eps })
 end
 
 -- nn.gelu(x): tanh approximation.
 function nn.gelu(x)
   check_value("nn.gelu", x)
-  return emit(x.graph, "gelu", "gelu", { x }, { { "y", x.dims } })
+  return emit(x.graph, "gelu", "gelu", { x })
 end
 
 -- nn.swiglu(gate, up): silu(gate) * up.
 function nn.swiglu(gate, up)
   check_pair("nn.swiglu", gate, up)
-  return emit(gate.graph, "swiglu", "swiglu", { gate, up }, { { "y", gate.dims } })
+  return emit(gate.graph, "swiglu", "swiglu", { gate, up })
 end
 
--- nn.add(x, y)
+-- nn.add(x, y): x + y.
 function nn.add(x, y)
   check_pair("nn.add", x, y)
-  return emit(x.graph, "add", "add", { x, y }, { { "z", x.dims } })
+  return emit(x.graph, "add", "add", { x, y })
 end
 
 -- nn.rope { x, theta = 10000 }: rotary positions on the last dim, halves rotated against each other.
@@ -184,25 +184,11 @@ function nn.rope(given)
   if #x.dims < 3 or last[2] % 2 ~= 0 then
     s.fail("R005", "nn.rope wants an even last dim, got " .. show_dims(x.dims), nil, given, 1)
   end
-  return emit(g, "rope", "rope", { x, input(g, "positions") }, { { "y", x.dims } },
-    { theta = record.theta, inverse = 0 })
+  return emit(g, "rope", "rope", { x, input(g, "positions") }, { theta = record.theta, inverse = 0 })
 end
 
-local function check_attention(q, k, v, given)
-  local what = "nn.attention"
-  if #q.dims ~= 5 then
-    s.fail("R003", what .. " wants q of [batch seq group rep head], got " .. show_dims(q.dims), nil, given, 1)
-  end
-  local want = token_dims { q.dims[3], q.dims[5] }
-  for i, side in ipairs { k, v } do
-    if not same_dims(side.dims, want) then
-      s.fail("R003", string.format("%s wants %s of %s, got %s", what, i == 1 and "k" or "v", show_dims(want),
-        show_dims(side.dims)), nil, given, i + 1)
-    end
-  end
-end
-
--- nn.attention { q, k, v, scale = 1 / sqrt(head) }: causal; q of [.. group rep head], k and v of [.. group head].
+-- nn.attention { q, k, v, scale = 1 / sqrt(head) }: causal; `q` is `[batch seq group rep head]`, `k` and
+-- `v` are `[batch seq group head]`.
 function nn.attention(given)
   local record, g = layer("nn.attention", given, {
     [2] = s.required(s.object(Value)), [3] = s.required(s.object(Value)), scale = s.optional(s.number { above = 0 }),
@@ -210,10 +196,9 @@ function nn.attention(given)
   local q = record[1]
   local k = check_value("nn.attention", record[2], given, 2)
   local v = check_value("nn.attention", record[3], given, 3)
-  check_attention(q, k, v, given)
-  local lse = { { "batch" }, q.dims[3], q.dims[4], { "seq" } }
+  check_operands("nn.attention", given, "attention", { q, k, v })
   local positions = input(g, "positions")
-  return emit(g, "attention", "attention", { q, k, v, positions, positions }, { { "o", q.dims }, { "lse", lse } },
+  return emit(g, "attention", "attention", { q, k, v, positions, positions },
     { scale = record.scale or 1 / math.sqrt(q.dims[5][2]) })
 end
 
@@ -224,17 +209,16 @@ function nn.dropout(given)
   if record.p == 0 then return x end
   local key = g.num_dropouts * 65536  -- the core adds the round
   g.num_dropouts = g.num_dropouts + 1
-  return emit(g, "dropout", "dropout",
-    { x, input(g, "samples"), input(g, "positions"), input(g, "step") }, { { "y", x.dims } },
+  return emit(g, "dropout", "dropout", { x, input(g, "samples"), input(g, "positions"), input(g, "step") },
     { p = record.p, key = key })
 end
 
 -- ---- mixture of experts ----
 
 -- nn.route { x, name = "router", experts = 8, top_k = 2, group = 64, capacity_factor = 1.25, renormalise = true,
--- aux = 0.01, std = 0.02 }: who goes to which expert, for nn.dispatch and nn.combine. Each `group` of consecutive
--- tokens finds ceil(capacity_factor * group * top_k / experts) slots at every expert; aux is the coefficient of
--- the balancing loss.
+-- aux = 0.01, std = 0.02 }: who goes to which expert, for `nn.dispatch` and `nn.combine`; the router is `name.weight`.
+-- Each `group` of consecutive tokens finds ceil(capacity_factor * group * top_k / experts) slots at every expert; aux
+-- is the coefficient of the balancing loss.
 function nn.route(given)
   local what, size = "nn.route", s.count { min = 1 }
   local record, g = layer(what, given, {
@@ -250,13 +234,10 @@ function nn.route(given)
     s.fail("R005", string.format("%s: 'top_k' = %d is more than 'experts' = %d", what, k, experts), nil, given, "top_k")
   end
   local weight = new_param(record.name .. ".weight", { { "expert", experts }, x.dims[3] }, nn.normal(record.std))
-  local logits = emit(g, "linear", record.name, { x, use_param(g, what, weight) },
-    { { "y", token_dims { { "expert", experts } } } })
+  local logits = emit(g, "linear", record.name, { x, use_param(g, what, weight) })
   -- A token's choices are different experts, so more slots than tokens are never used.
   local capacity = math.min(group, math.ceil(record.capacity_factor * group * k / experts))
-  local choices = token_dims { { "choice", k } }
   local out = graph.emit_all(g, "route_topk", record.name .. ".gate", { logits },
-    { { "gate", choices }, { "expert", choices }, { "slot", choices }, { "aux", {} } },
     { k = k, group = group, capacity = capacity, renormalise = record.renormalise and 1 or 0, aux = record.aux })
   g.groups[#g.groups + 1] = group
   return s.make(Routing, {
@@ -271,8 +252,8 @@ local function check_routing(what, routing)
   return routing
 end
 
--- nn.dispatch(x, routing): the tokens' rows at the slots that nn.route gave them,
--- [batch routing_group expert slot hidden]; a dropped choice is nowhere, an empty slot is 0.
+-- nn.dispatch(x, routing): the tokens' rows at the slots that `nn.route` gave them,
+-- `[batch routing_group expert slot hidden]`; a dropped choice is nowhere, an empty slot is 0.
 function nn.dispatch(x, routing)
   local what = "nn.dispatch"
   check_value(what, x)
@@ -281,11 +262,11 @@ function nn.dispatch(x, routing)
   if is_routed(x) or not same_dims(x.dims, want) then
     core.fail("R005", what .. " wants x of " .. show_dims(want) .. ", got " .. show_dims(x.dims))
   end
-  return emit(x.graph, "dispatch", "dispatch", { x, routing.expert, routing.slot }, { { "y", routing.dims } },
+  return emit(x.graph, "dispatch", "dispatch", { x, routing.expert, routing.slot },
     { group = routing.group, experts = routing.dims[3][2], capacity = routing.dims[4][2] })
 end
 
--- nn.combine(y, routing): back to tokens, [batch seq hidden]: the sum over a token's choices of gate * y.
+-- nn.combine(y, routing): back to tokens, `[batch seq hidden]`: the sum over a token's choices of gate * y.
 function nn.combine(y, routing)
   local what = "nn.combine"
   check_value(what, y)
@@ -296,10 +277,10 @@ function nn.combine(y, routing)
     core.fail("R005", what .. " wants y of " .. show_dims(want) .. ", got " .. show_dims(y.dims))
   end
   return emit(y.graph, "combine", "combine", { y, routing.gate, routing.expert, routing.slot },
-    { { "x", token_dims { want[5] } } }, { group = routing.group })
+    { group = routing.group })
 end
 
--- nn.grouped_linear { x, name = "fc", out = { "ffn", 256 }, std = 0.02 }: behind nn.dispatch, a linear map of its own
+-- nn.grouped_linear { x, name = "fc", out = { "ffn", 256 }, std = 0.02 }: behind `nn.dispatch`, a linear map of its own
 -- for every expert; all dims of x behind the slot are contracted.
 function nn.grouped_linear(given)
   local what = "nn.grouped_linear"
@@ -312,11 +293,11 @@ function nn.grouped_linear(given)
     s.fail("R003", what .. " wants x of [batch routing_group expert slot ...], got " .. show_dims(x.dims),
       "nn.dispatch makes one", given, 1)
   end
-  local dims, y_dims = { x.dims[3] }, { table.unpack(x.dims, 1, 4) }
-  for _, dim in ipairs(record.out) do dims[#dims + 1], y_dims[#y_dims + 1] = dim, dim end
+  local dims = { x.dims[3] }
+  for _, dim in ipairs(record.out) do dims[#dims + 1] = dim end
   for _, dim in ipairs { table.unpack(x.dims, 5) } do dims[#dims + 1] = dim end
   local weight = new_param(record.name .. ".weight", dims, nn.normal(record.std))
-  return emit(g, "grouped_linear", record.name, { x, use_param(g, what, weight) }, { { "y", y_dims } })
+  return emit(g, "grouped_linear", record.name, { x, use_param(g, what, weight) })
 end
 
 return { functions = core.strict(nn, "t.nn"), Model = graph.Model }

@@ -1,12 +1,9 @@
-// What both kernel plugins promise beyond numbers: the kinds of docs/reference/ops.md, refusals with clear
+// What both kernel plugins promise beyond numbers: the kinds of tenon_sdk/ops.hpp, refusals with clear
 // messages, and memory.
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <map>
 #include <set>
-#include <sstream>
 
 #include "cases.h"
 #include "tenon_sdk/kernel_problem.hpp"
@@ -18,43 +15,6 @@ extern "C" __attribute__((visibility("default"))) const char* __asan_default_opt
 
 namespace tenon::test {
 namespace {
-
-struct Row {
-  std::string inputs, outputs, attrs;
-};
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::stringstream stream(line);
-  for (std::string cell; std::getline(stream, cell, '|');) cells.push_back(cell);
-  return cells;
-}
-
-// Rows whose first cell is one `kind`.
-std::map<std::string, Row> documented() {
-  std::map<std::string, Row> rows;
-  std::ifstream file(TENON_OPS_MD);
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("| `", 0) != 0) continue;
-    const std::vector<std::string> cells = cells_of(line);
-    const size_t open = cells[1].find('`'), close = cells[1].rfind('`');
-    rows[cells[1].substr(open + 1, close - open - 1)] = {cells[2], cells[3], cells.at(4)};
-  }
-  return rows;
-}
-
-// "dy[b s h], ids[b s] i32" -> "dy ids"; "(acc)", dtypes and dims do not matter.
-std::string names_in(const std::string& text) {
-  std::string names;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    const size_t begin = part.find_first_not_of(" `");
-    if (begin == std::string::npos) continue;
-    if (!names.empty()) names += " ";
-    names += part.substr(begin, part.find_first_of(" [`", begin) - begin);
-  }
-  return names;
-}
 
 class Contract : public testing::TestWithParam<const char*> {
  protected:
@@ -69,31 +29,15 @@ class Contract : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Contract, runs_the_kinds_of_the_reference_page_and_no_others) {
-  std::set<std::string> documented_kinds, run, accepted;
-  for (const auto& [kind, row] : documented()) documented_kinds.insert(kind);
-  ASSERT_GE(documented_kinds.size(), 28u);
+TEST_P(Contract, runs_the_kinds_that_have_a_signature_and_no_others) {
+  std::set<std::string> run, accepted;
   for (const Case& c : make.all()) {
     EXPECT_EQ(kernels.run(c.op).code, TENON_OK) << c.name;
     run.insert(c.op.kind);
   }
   for (const kernels::Signature& s : kernels::signatures()) accepted.insert(s.kind);
-  EXPECT_EQ(run, documented_kinds);
-  EXPECT_EQ(accepted, documented_kinds);
-}
-
-TEST_P(Contract, names_operands_as_the_reference_page_does) {
-  for (const auto& [kind, row] : documented()) {
-    const kernels::Signature* s = kernels::find_signature(kind);
-    ASSERT_NE(s, nullptr) << kind;
-    EXPECT_EQ(s->accumulate, row.outputs.find("(acc)") != std::string::npos) << kind;
-    EXPECT_EQ(s->inplace, row.outputs.find("(inplace 0)") != std::string::npos) << kind;
-    EXPECT_EQ(names_in(s->attrs), names_in(row.attrs)) << kind;
-    EXPECT_EQ(names_in(s->outputs), names_in(row.outputs)) << kind;
-    if (s->inputs[0] != '*') {
-      EXPECT_EQ(names_in(s->inputs), names_in(row.inputs)) << kind;
-    }
-  }
+  EXPECT_GE(accepted.size(), 28u);
+  EXPECT_EQ(run, accepted);
 }
 
 TEST_P(Contract, promises_bits_that_depend_on_shapes_alone) {

@@ -1,7 +1,6 @@
-// tenon_sdk/kernel_problem.hpp - what a kernel plugin accepts: docs/reference/ops.md as a table, and the
-// check of a kernel descriptor against it. Header-only, for authors of kernels: construct a Problem from the
-// descriptor that describe() or prepare() was given, then ask it for sizes and attributes by the names of the
-// table.
+// tenon_sdk/kernel_problem.hpp - the check of a kernel descriptor against its signature in tenon_sdk/ops.hpp.
+// Header-only, for authors of kernels: construct a Problem from the descriptor that describe() or prepare()
+// was given, then ask it for sizes and attributes by the names of the table.
 #pragma once
 
 #include <algorithm>
@@ -15,96 +14,10 @@
 #include <vector>
 
 #include "tenon/kernels.h"
+#include "tenon_sdk/ops.hpp"
 #include "tenon_sdk/plugin.hpp"
 
 namespace tenon::kernels {
-
-// One row of docs/reference/ops.md.
-// Operands: "name[dims] dtype", separated by commas; `k..` stands for any number of dims; dtype is
-// float (f32 or f64, the same for all; the default), any (f32, f64, i64 or i32, the same for all) or a
-// fixed one. "*name" repeats: it takes all inputs that the other operands leave. Dims "?" are checked
-// by the kind itself.
-struct Signature {
-  const char* kind;
-  const char* inputs;
-  const char* outputs;
-  const char* attrs;  // "eps float, key int"
-  bool accumulate;  // may run with TENON_KERNEL_ACCUMULATE, which may concern some outputs only: see the page
-  bool inplace;     // output 0 may share the memory of input 0
-};
-
-inline constexpr Signature kSignatures[] = {
-    {"embedding", "ids[b s] i32, w[v h]", "y[b s h]", "", false, false},
-    {"embedding_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "", true, false},
-    {"layernorm", "x[b s h], w[h], b[h]", "y[b s h], mean[b s], rstd[b s]", "eps float", false, false},
-    {"layernorm_dgrad", "dy[b s h], x[b s h], w[h], mean[b s], rstd[b s]", "dx[b s h]", "", true, false},
-    {"layernorm_wgrad", "dy[b s h], x[b s h], mean[b s], rstd[b s]", "dw[h], db[h]", "", true, false},
-    {"rmsnorm", "x[b s h], w[h]", "y[b s h], rstd[b s]", "eps float", false, false},
-    {"rmsnorm_dgrad", "dy[b s h], x[b s h], w[h], rstd[b s]", "dx[b s h]", "", true, false},
-    {"rmsnorm_wgrad", "dy[b s h], x[b s h], rstd[b s]", "dw[h]", "", true, false},
-    {"add_layernorm", "x[b s h], y[b s h], w[h], b[h]", "z[b s h], n[b s h], mean[b s], rstd[b s]",
-     "eps float", false, true},
-    {"add_rmsnorm", "x[b s h], y[b s h], w[h]", "z[b s h], n[b s h], rstd[b s]", "eps float", false, true},
-    {"linear", "x[b s k..], w[o.. k..]", "y[b s o..]", "", false, false},
-    {"linear_dgrad", "dy[b s o..], w[o.. k..]", "dx[b s k..]", "", true, false},
-    {"linear_wgrad", "dy[b s o..], x[b s k..]", "dw[o.. k..]", "", true, false},
-    {"bias_add", "x[b s o..], bias[o..]", "y[b s o..]", "", false, true},
-    {"bias_wgrad", "dy[b s o..]", "db[o..]", "", true, false},
-    {"rope", "x[b s e.. d], pos[b s] i32", "y[b s e.. d]", "theta float, inverse int", false, true},
-    {"attention", "q[b s g r d], k[b t g d], v[b t g d], qpos[b s] i32, kpos[b t] i32",
-     "o[b s g r d], lse[b g r s]", "scale float", false, false},
-    {"attention_dgrad",
-     "do[b s g r d], q[b s g r d], k[b t g d], v[b t g d], o[b s g r d], lse[b g r s], qpos[b s] i32, "
-     "kpos[b t] i32",
-     "dq[b s g r d], dk[b t g d], dv[b t g d]", "scale float", false, false},
-    {"gelu", "x[b s e..]", "y[b s e..]", "", false, false},
-    {"gelu_dgrad", "dy[b s e..], x[b s e..]", "dx[b s e..]", "", false, true},
-    {"swiglu", "gate[b s e..], up[b s e..]", "y[b s e..]", "", false, false},
-    {"swiglu_dgrad", "dy[b s e..], gate[b s e..], up[b s e..]", "dgate[b s e..], dup[b s e..]", "", false,
-     false},
-    {"dropout", "x[b s e..], sample[b] i64, pos[b s] i32, step[] i64", "y[b s e..]", "p float, key int",
-     false, true},
-    {"cross_entropy", "logits[b s v], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]", "", false,
-     false},
-    {"cross_entropy_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "", false, true},
-    {"bias_gelu", "x[b s o..], bias[o..]", "z[b s o..], y[b s o..]", "", false, true},
-    {"linear_cross_entropy", "x[b s k..], w[v k..], targets[b s] i32", "loss[] f64, count[] i64", "", false,
-     false},
-    {"linear_cross_entropy_grad", "x[b s k..], w[v k..], targets[b s] i32",
-     "loss[] f64, count[] i64, dw[v k..], dx[b s k..]", "", true, false},
-    {"embedding_shard", "ids[b s] i32, w[v h]", "y[b s h]", "start int", false, false},
-    {"embedding_shard_wgrad", "dy[b s h], ids[b s] i32", "dw[v h]", "start int", true, false},
-    {"cross_entropy_shard", "logits[b s v], targets[b s] i32", "part[b s], picked[b s]", "start int", false,
-     false},
-    {"cross_entropy_join", "part[n b s], picked[b s], targets[b s] i32", "loss[] f64, count[] i64, lse[b s]",
-     "", false, false},
-    {"cross_entropy_shard_dgrad", "logits[b s v], targets[b s] i32, lse[b s]", "dlogits[b s v]", "start int",
-     false, true},
-    {"attention_merge", "part[b s g r d], part_lse[b g r s]", "o[b s g r d], lse[b g r s]", "", true, false},
-    {"route_topk", "logits[b s e]", "gate[b s k], expert[b s k] i32, slot[b s k] i32, aux[] f64",
-     "k int, group int, capacity int, renormalise int, aux float", false, false},
-    {"route_topk_dgrad", "dgate[b s k], logits[b s e], expert[b s k] i32", "dlogits[b s e]",
-     "group int, renormalise int, aux float", false, false},
-    {"dispatch", "x[b s h], expert[b s k] i32, slot[b s k] i32", "y[b n e c h]",
-     "group int, experts int, capacity int", false, false},
-    {"dispatch_dgrad", "dy[b n e c h], expert[b s k] i32, slot[b s k] i32", "dx[b s h]", "group int", false,
-     false},
-    {"combine", "y[b n e c h], gate[b s k], expert[b s k] i32, slot[b s k] i32", "x[b s h]", "group int",
-     false, false},
-    {"combine_dgrad", "dx[b s h], y[b n e c h], gate[b s k], expert[b s k] i32, slot[b s k] i32",
-     "dy[b n e c h], dgate[b s k]", "group int", false, false},
-    {"grouped_linear", "x[b n e c k..], w[e o.. k..]", "y[b n e c o..]", "", false, false},
-    {"grouped_linear_dgrad", "dy[b n e c o..], w[e o.. k..]", "dx[b n e c k..]", "", false, false},
-    {"grouped_linear_wgrad", "dy[b n e c o..], x[b n e c k..]", "dw[e o.. k..]", "", true, false},
-    {"add", "x[e..] any, y[e..] any", "z[e..] any", "", false, true},
-    {"slice", "x[?] any", "y[?] any", "dim int, start int, size int", false, false},
-    {"concat", "*x[?] any", "y[?] any", "dim int", false, false},
-    {"sqnorm", "x[e..]", "y[] f64", "", false, false},
-    {"sqnorm_chunks", "x[e]", "y[c] f64", "chunk int", false, false},
-    {"zeros", "", "y[e..] any", "", false, false},
-    {"sum", "x[e] f64", "y[] f64", "", false, false},
-    {"clip_scale", "*sq[] f64, count[] i64", "norm[] f64, scale[] f64", "clip float", false, false},
-};
 
 struct DtypeInfo {
   const char* name;
@@ -153,6 +66,7 @@ class Problem {
   int64_t size(std::string_view dim) const;
   double number(std::string_view attr) const;
   int64_t integer(std::string_view attr) const;
+  std::vector<double> numbers() const;  // of all attributes, in the order of the signature
 
  private:
   struct Operand;
@@ -501,6 +415,12 @@ inline double Problem::number(std::string_view attr) const {
     if (name == attr) return option.f;
   }
   fail(TENON_E_INTERNAL, "no attribute '" + std::string(attr) + "'");
+}
+
+inline std::vector<double> Problem::numbers() const {
+  std::vector<double> out;
+  for (const auto& [name, option] : attrs_) out.push_back(option.f);
+  return out;
 }
 
 inline int64_t Problem::integer(std::string_view attr) const {

@@ -1,0 +1,121 @@
+// The op table says nothing that does not hold together: names, kinds and attributes of a row exist where it
+// says.
+#include "graph/ops.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace tenon {
+namespace {
+
+bool has(const std::vector<OperandDef>& operands, const std::string& name) {
+  return find_operand(operands, name).has_value();
+}
+
+bool has_attr(const OpDef& def, const std::string& name) {
+  return std::ranges::count(def.attr_defs, name, &AttrDef::name) > 0;
+}
+
+std::vector<std::string> words(const char* text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// What is wrong with the row of a backward op; "": nothing.
+std::string fault_of(const OpDef& forward, const OpDef& back) {
+  for (const OperandDef& operand : back.in) {
+    const bool gradient = operand.name[0] == 'd' && has(forward.out, operand.name.substr(1));
+    if (!gradient && !has(forward.in, operand.name) && !has(forward.out, operand.name))
+      return "no operand " + operand.name;
+  }
+  for (const OperandDef& operand : back.out) {
+    if (operand.name[0] != 'd' || !has(forward.in, operand.name.substr(1)))
+      return operand.name + " is no gradient";
+  }
+  for (const AttrDef& attr : back.attr_defs) {
+    const bool sized = std::ranges::count(back.out_notes, attr.name, &SizeNote::attr) > 0;
+    if (!has_attr(forward, attr.name) && !sized) return "nobody gives " + attr.name;
+  }
+  return "";
+}
+
+TEST(OpTableTest, KindsAreThereOnce) {
+  std::set<std::string> kinds;
+  for (const OpDef& def : op_table()) {
+    EXPECT_TRUE(kinds.insert(def.kind).second) << def.kind;
+    EXPECT_EQ(find_kind(def.kind), &def);
+    EXPECT_EQ(find_op(def.kind), def.use == OpUse::graph ? &def : nullptr) << def.kind;
+  }
+}
+
+TEST(OpTableTest, GradientsFindTheirOperandsByName) {
+  int found = 0;
+  for (const OpDef& def : op_table()) {
+    for (const std::string kind : {def.weight_grad, def.input_grad}) {
+      if (kind.empty()) continue;
+      const OpDef* back = find_op(kind);
+      ASSERT_NE(back, nullptr) << kind;
+      EXPECT_EQ(fault_of(def, *back), "") << kind;
+      ++found;
+    }
+    for (const std::string& name : words(def.passes)) EXPECT_TRUE(has(def.in, name)) << def.kind;
+  }
+  EXPECT_GT(found, 15);
+  OpDef wrong = *find_op("gelu_dgrad");
+  wrong.in[1].name = "z";
+  EXPECT_EQ(fault_of(*find_op("gelu"), wrong), "no operand z");
+  wrong = *find_op("rmsnorm_dgrad");
+  wrong.out[0].name = "dy";
+  EXPECT_EQ(fault_of(*find_op("rmsnorm"), wrong), "dy is no gradient");
+  EXPECT_EQ(fault_of(*find_op("gelu"), *find_op("gelu_dgrad")), "");
+}
+
+TEST(OpTableTest, AShardTakesAllAttributesOfItsOpThatAKernelNeeds) {
+  int found = 0;
+  for (const OpDef& def : op_table()) {
+    if (def.offset[0] == '\0') continue;
+    const OpDef* shard = find_kind(def.shard_kind);
+    ASSERT_NE(shard, nullptr) << def.kind;
+    EXPECT_EQ(shard->use, OpUse::piece) << def.kind;
+    EXPECT_TRUE(has_attr(*shard, "start")) << def.kind;
+    for (const AttrDef& attr : def.attr_defs)
+      EXPECT_TRUE(attr.of_graph || has_attr(*shard, attr.name)) << def.kind;
+    ++found;
+  }
+  EXPECT_EQ(found, 3);
+}
+
+TEST(OpTableTest, AttributesOfACutOpAreKept) {
+  OpDef shard;
+  shard.attr_defs = {{"start", true, false}, {"cap", false, false}};
+  const Attrs whole{{"cap", 30.0}, {"rows", int64_t{8}}};
+  EXPECT_EQ(shard_attrs(shard, whole), (Attrs{{"start", int64_t{0}}, {"cap", 30.0}}));
+}
+
+TEST(OpTableTest, FusedKindsNameTheOpsThatTheyStandFor) {
+  for (const OpDef& def : op_table()) {
+    EXPECT_EQ(words(def.parts).size() > 1, def.use == OpUse::fused) << def.kind;
+    for (const std::string& part : words(def.parts))
+      EXPECT_NE(find_op(part), nullptr) << def.kind << ": " << part;
+  }
+}
+
+TEST(OpTableTest, LettersOfDimsHaveNames) {
+  for (const OpDef& def : op_table()) {
+    for (const auto* operands : {&def.in, &def.out}) {
+      for (const OperandDef& operand : *operands) {
+        for (const std::string& dim : operand.dims) {
+          const bool known = dim == "?" || dim.ends_with("..") ||
+                             std::ranges::count(dim_letters(), dim, &DimLetter::letter) > 0;
+          EXPECT_TRUE(known) << def.kind << " " << operand.name << " " << dim;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon
