@@ -5,18 +5,52 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "tenon_sdk/kernel_problem.hpp"
 
 namespace tenon::test {
 namespace {
 
-const std::set<std::string> kAccumulating = {
-    "linear_dgrad",         "layernorm_dgrad",       "rmsnorm_dgrad",  "embedding_wgrad",
-    "layernorm_wgrad",      "rmsnorm_wgrad",         "linear_wgrad",   "bias_wgrad",
-    "grouped_linear_wgrad", "embedding_shard_wgrad", "attention_merge"};
-const std::set<std::string> kInplace = {
-    "bias_add", "rope",          "gelu_dgrad",  "dropout",   "cross_entropy_dgrad",
-    "add",      "add_layernorm", "add_rmsnorm", "bias_gelu", "cross_entropy_shard_dgrad"};
+// Operands' names and dims as a signature has them.
+struct Operand {
+  std::string name;
+  std::vector<std::string> dims;
+};
+
+std::vector<std::string> words_of(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  std::stringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);) {
+    const size_t begin = word.find_first_not_of(' ');
+    if (begin != std::string::npos) out.push_back(word.substr(begin));
+  }
+  return out;
+}
+
+std::vector<Operand> operands_of(const char* text) {
+  std::vector<Operand> out;
+  for (const std::string& word : words_of(text, ',')) {
+    const size_t open = word.find('['), close = word.find(']');
+    out.push_back({word.substr(0, open), words_of(word.substr(open + 1, close - open - 1), ' ')});
+  }
+  return out;
+}
+
+std::optional<size_t> find(const std::vector<Operand>& operands, const std::string& name) {
+  const auto it = std::ranges::find(operands, name, &Operand::name);
+  if (it == operands.end()) return std::nullopt;
+  return static_cast<size_t>(it - operands.begin());
+}
+
+const kernels::Signature& signature(const std::string& kind) {
+  const kernels::Signature* found = kernels::find_signature(kind);
+  if (found == nullptr) throw std::logic_error("no signature of " + kind);
+  return *found;
+}
 
 }  // namespace
 
@@ -282,62 +316,89 @@ Op CaseMaker::attention_merge() {
   return {"attention_merge", done.out, {real(done.out[0].dims()), real(done.out[1].dims())}, {}};
 }
 
+Op CaseMaker::of_signature(const std::string& kind) {
+  const kernels::Signature& row = signature(kind);
+  const auto dims = [&](const Operand& operand) {
+    std::vector<int64_t> out;
+    for (const std::string& letter : operand.dims) {
+      const std::pair<const char*, int64_t> sizes[] = {{"b", n_.b}, {"s", n_.s}, {"t", n_.t}, {"h", n_.h},
+                                                       {"v", n_.v}, {"g", n_.g}, {"r", n_.r}, {"d", n_.d}};
+      const auto known = std::ranges::find(sizes, letter, [](const auto& entry) { return entry.first; });
+      if (known != std::end(sizes))
+        out.push_back(known->second);
+      else if (letter.ends_with(".."))
+        out.insert(out.end(), {n_.g, n_.h});
+      else
+        throw std::logic_error(kind + ": no size for " + letter);
+    }
+    return out;
+  };
+  Op op{kind, {}, {}, {}};
+  for (const Operand& operand : operands_of(row.inputs)) op.in.push_back(random(dims(operand), 2));
+  for (const Operand& operand : operands_of(row.outputs)) op.out.push_back(real(dims(operand)));
+  for (const std::string& attr : words_of(row.attrs, ',')) {
+    const std::vector<std::string> words = words_of(attr, ' ');
+    op.attrs.push_back(words[1] == "int" ? integer(words[0], 1) : number(words[0], 1.5));
+  }
+  return op;
+}
+
 std::vector<Op> CaseMaker::backward(const Op& f, const Tensor& dy) {
   const Result done = reference_.run(f);
   EXPECT_EQ(done.code, TENON_OK) << done.message;
-  const auto& [in, out] = std::pair(f.in, done.out);
-  const auto like = [&](const Tensor& t) { return Tensor(t.dtype(), t.dims()); };
-  if (f.kind == "embedding") return {{"embedding_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
-  if (f.kind == "layernorm") {
-    return {{"layernorm_dgrad", {dy, in[0], in[1], out[1], out[2]}, {like(in[0])}, {}},
-            {"layernorm_wgrad", {dy, in[0], out[1], out[2]}, {like(in[1]), like(in[2])}, {}}};
-  }
-  if (f.kind == "rmsnorm") {
-    return {{"rmsnorm_dgrad", {dy, in[0], in[1], out[1]}, {like(in[0])}, {}},
-            {"rmsnorm_wgrad", {dy, in[0], out[1]}, {like(in[1])}, {}}};
-  }
-  if (f.kind == "linear") {
-    return {{"linear_dgrad", {dy, in[1]}, {like(in[0])}, {}},
-            {"linear_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
-  }
-  if (f.kind == "bias_add") return {{"bias_wgrad", {dy}, {like(in[1])}, {}}};
   if (f.kind == "rope") {
-    return {{"rope", {dy, in[1]}, {like(in[0])}, {f.attrs[0], integer("inverse", 1 - f.attrs[1].exact)}}};
+    return {{"rope",
+             {dy, f.in[1]},
+             {real(f.in[0].dims())},
+             {f.attrs[0], integer("inverse", 1 - f.attrs[1].exact)}}};
   }
-  if (f.kind == "attention") {
-    return {{"attention_dgrad",
-             {dy, in[0], in[1], in[2], out[0], out[1], in[3], in[4]},
-             {like(in[0]), like(in[1]), like(in[2])},
-             f.attrs}};
+  if (f.kind == "dropout")
+    return {{"dropout", {dy, f.in[1], f.in[2], f.in[3]}, {real(f.in[0].dims())}, f.attrs}};
+  const kernels::Signature& forward = signature(f.kind);
+  const std::vector<Operand> in = operands_of(forward.inputs), out = operands_of(forward.outputs);
+  std::vector<Op> ops;
+  for (const std::string kind : {forward.input_grad, forward.weight_grad}) {
+    if (kind.empty()) continue;
+    const kernels::Signature& row = signature(kind);
+    Op op{kind, {}, {}, {}};
+    for (const Operand& operand : operands_of(row.inputs)) {
+      const auto input = find(in, operand.name), output = find(out, operand.name);
+      if (operand.name == "d" + out[0].name)
+        op.in.push_back(dy);
+      else
+        op.in.push_back(input ? f.in[*input] : done.out.at(output.value()));
+    }
+    for (size_t i : gradients_of(kind, f.kind)) op.out.emplace_back(f.in[i].dtype(), f.in[i].dims());
+    for (const std::string& attr : words_of(row.attrs, ',')) {
+      const auto given = std::ranges::find(f.attrs, attr.substr(0, attr.find(' ')), &Attr::key);
+      if (given != f.attrs.end()) op.attrs.push_back(*given);
+    }
+    ops.push_back(std::move(op));
   }
-  if (f.kind == "gelu") return {{"gelu_dgrad", {dy, in[0]}, {like(in[0])}, {}}};
-  if (f.kind == "swiglu") return {{"swiglu_dgrad", {dy, in[0], in[1]}, {like(in[0]), like(in[1])}, {}}};
-  if (f.kind == "dropout") return {{"dropout", {dy, in[1], in[2], in[3]}, {like(in[0])}, f.attrs}};
-  if (f.kind == "cross_entropy") return {{"cross_entropy_dgrad", {in[0], in[1], out[2]}, {like(in[0])}, {}}};
-  if (f.kind == "route_topk") {
-    return {{"route_topk_dgrad", {dy, in[0], out[1]}, {like(in[0])}, {f.attrs[1], f.attrs[3], f.attrs[4]}}};
-  }
-  if (f.kind == "dispatch") return {{"dispatch_dgrad", {dy, in[1], in[2]}, {like(in[0])}, {f.attrs[0]}}};
-  if (f.kind == "combine") {
-    return {{"combine_dgrad", {dy, in[0], in[1], in[2], in[3]}, {like(in[0]), like(in[1])}, f.attrs}};
-  }
-  if (f.kind == "grouped_linear") {
-    return {{"grouped_linear_dgrad", {dy, in[1]}, {like(in[0])}, {}},
-            {"grouped_linear_wgrad", {dy, in[0]}, {like(in[1])}, {}}};
-  }
-  ADD_FAILURE() << "no backward for " << f.kind;
-  return {};
+  if (ops.empty()) ADD_FAILURE() << "no backward for " << f.kind;
+  return ops;
+}
+
+std::vector<size_t> gradients_of(const std::string& backward, const std::string& forward) {
+  if (backward == forward) return {0};
+  const std::vector<Operand> in = operands_of(signature(forward).inputs);
+  std::vector<size_t> out;
+  for (const Operand& operand : operands_of(signature(backward).outputs))
+    out.push_back(find(in, operand.name.substr(1)).value());
+  return out;
 }
 
 void CaseMaker::add_plain(std::vector<Case>& cases, const std::string& name, const Op& op) {
   cases.push_back({name, op});
-  if (kAccumulating.contains(op.kind)) {
+  if (signature(op.kind).accumulate) {
     Op more = op;
     more.flags = TENON_KERNEL_ACCUMULATE;
-    for (Tensor& t : more.out) t = random(t.dims());
+    for (Tensor& t : more.out) {
+      if (t.dtype() == dtype_) t = random(t.dims());
+    }
     cases.push_back({name + ", accumulating", more});
   }
-  if (kInplace.contains(op.kind)) {
+  if (signature(op.kind).inplace) {
     Op there = op;
     there.inplace = 0;
     cases.push_back({name + ", in place", there});
@@ -382,13 +443,9 @@ void CaseMaker::add_fused(std::vector<Case>& cases) {
   add_plain(cases, "bias_gelu", bias_gelu());
   for (double padding : {0.0, 0.4, 1.0}) {
     const Op head = linear_cross_entropy(padding);
-    Op grad = linear_cross_entropy_grad(head);
     const std::string with = " with padding " + std::to_string(padding);
     add_plain(cases, head.kind + with, head);
-    add_plain(cases, grad.kind + with, grad);
-    grad.flags = TENON_KERNEL_ACCUMULATE;
-    grad.out[2] = random(grad.out[2].dims());
-    add_plain(cases, grad.kind + with + ", accumulating", grad);
+    add_plain(cases, "linear_cross_entropy_grad" + with, linear_cross_entropy_grad(head));
   }
 }
 
@@ -489,7 +546,25 @@ std::vector<Case> CaseMaker::all() {
   add_fused(cases);
   add_shape_ops(cases);
   add_sums(cases);
+  add_others(cases);
   return cases;
+}
+
+void CaseMaker::add_others(std::vector<Case>& cases) {
+  for (const std::string& kind : kinds_without_maker()) add_forward(cases, "", of_signature(kind));
+}
+
+std::vector<std::string> kinds_without_maker() {
+  static const std::set<std::string> kMade = {"embedding", "layernorm", "rmsnorm",       "linear",
+                                              "rope",      "attention", "gelu",          "swiglu",
+                                              "dropout",   "bias_add",  "cross_entropy", "route_topk",
+                                              "dispatch",  "combine",   "grouped_linear"};
+  std::vector<std::string> out;
+  for (const kernels::Signature& row : kernels::signatures()) {
+    const bool forward = row.input_grad[0] != '\0' || row.weight_grad[0] != '\0';
+    if (forward && !kMade.contains(row.kind)) out.emplace_back(row.kind);
+  }
+  return out;
 }
 
 }  // namespace tenon::test

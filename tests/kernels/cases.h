@@ -26,6 +26,11 @@ struct Case {
 // Elements [start, start + size) of a tensor along one dim.
 Tensor slice(const Tensor& whole, size_t dim, int64_t start, int64_t size);
 
+// Ops with gradients that no function of CaseMaker makes: of_signature() does.
+std::vector<std::string> kinds_without_maker();
+// Of which inputs of a forward op the outputs of its backward op are the gradients.
+std::vector<size_t> gradients_of(const std::string& backward, const std::string& forward);
+
 class CaseMaker {
  public:
   // `reference` computes operands that other ops make (mean, lse, o).
@@ -68,7 +73,9 @@ class CaseMaker {
   Op embedding_shard(int64_t start, int64_t rows);
   Op cross_entropy_shard(const Op& whole, int64_t start, int64_t rows) const;
   Op attention_merge();
-  // The backward ops of a forward op and the gradient of its output 0, in the order of ops.md.
+  // Any kind of float operands whose dims are letters of Size; attributes are 1.5, or 1.
+  Op of_signature(const std::string& kind);
+  // The backward ops of a forward op, given the gradient of its output 0: those of inputs, then of weights.
   std::vector<Op> backward(const Op& forward, const Tensor& dy);
 
  private:
@@ -79,6 +86,7 @@ class CaseMaker {
   void add_sums(std::vector<Case>& cases);
   void add_shards(std::vector<Case>& cases);
   void add_experts(std::vector<Case>& cases);
+  void add_others(std::vector<Case>& cases);
   // expert, slot of route_topk, and the shape of what dispatch makes of them.
   struct Routed {
     Tensor expert, slot;
