@@ -1,4 +1,4 @@
-// gelu, swiglu, their gradients, add, and dropout.
+// Ops that compute each element by itself: those of elementwise_loops.h, add, and dropout.
 #include <cmath>
 #include <type_traits>
 
@@ -9,32 +9,27 @@ namespace {
 
 int64_t elements(const Call& call) { return call.problem.inputs()[0].elements(); }
 
-template <class T>
-void gelu(const Call& call) {
-  call.elements(elements(call), [&](int64_t i, int64_t n) {
-    call.loops<T>().gelu(call.in<T>(0) + i, call.out<T>(0) + i, n);
-  });
+constexpr size_t kMaxOperands = 4, kMaxAttrs = 4;  // of an op that elementwise_loops.h has
+
+// Its attributes, if it has any.
+std::vector<double> attributes(const Problem& problem) {
+  std::vector<double> numbers = problem.numbers();
+  if (!numbers.empty()) numbers.resize(kMaxAttrs);
+  return numbers;
 }
 
 template <class T>
-void gelu_dgrad(const Call& call) {
+void elementwise(const Call& call) {
+  const ElementLoop<T>& loop = call.element_loop<T>(call.problem.kind());
+  const size_t num_in = call.problem.inputs().size(), num_out = call.problem.outputs().size();
+  T attrs[kMaxAttrs] = {};
+  for (size_t a = 0; call.state != nullptr && a < kMaxAttrs; ++a) attrs[a] = static_cast<T>(call.state[a]);
   call.elements(elements(call), [&](int64_t i, int64_t n) {
-    call.loops<T>().gelu_dgrad(call.in<T>(0) + i, call.in<T>(1) + i, call.out<T>(0) + i, n);
-  });
-}
-
-template <class T>
-void swiglu(const Call& call) {
-  call.elements(elements(call), [&](int64_t i, int64_t n) {
-    call.loops<T>().swiglu(call.in<T>(0) + i, call.in<T>(1) + i, call.out<T>(0) + i, n);
-  });
-}
-
-template <class T>
-void swiglu_dgrad(const Call& call) {
-  call.elements(elements(call), [&](int64_t i, int64_t n) {
-    call.loops<T>().swiglu_dgrad(call.in<T>(0) + i, call.in<T>(1) + i, call.in<T>(2) + i, call.out<T>(0) + i,
-                                 call.out<T>(1) + i, n);
+    const T* in[kMaxOperands];
+    T* out[kMaxOperands];
+    for (size_t j = 0; j < num_in; ++j) in[j] = call.in<T>(j) + i;
+    for (size_t k = 0; k < num_out; ++k) out[k] = call.out<T>(k) + i;
+    loop.run(in, out, attrs, n);
   });
 }
 
@@ -74,17 +69,25 @@ void dropout(const Call& call) {
   });
 }
 
-constexpr Entry kOps[] = {
-    {"gelu", gelu<float>, gelu<double>},
-    {"gelu_dgrad", gelu_dgrad<float>, gelu_dgrad<double>},
-    {"swiglu", swiglu<float>, swiglu<double>},
-    {"swiglu_dgrad", swiglu_dgrad<float>, swiglu_dgrad<double>},
-    {"add", add<float>, add<double>, add<int64_t>, add<int32_t>},
-    {"dropout", dropout<float>, dropout<double>},
-};
+std::vector<Entry> make_ops() {
+  std::vector<Entry> ops{
+      {"add", add<float>, add<double>, add<int64_t>, add<int32_t>},
+      {"dropout", dropout<float>, dropout<double>},
+  };
+  for (int64_t i = 0; i < kBaseline.f32.num_elementwise; ++i) {
+    ops.push_back({.kind = kBaseline.f32.elementwise[i].kind,
+                   .f32 = elementwise<float>,
+                   .f64 = elementwise<double>,
+                   .state = attributes});
+  }
+  return ops;
+}
 
 }  // namespace
 
-std::span<const Entry> elementwise_ops() { return kOps; }
+std::span<const Entry> elementwise_ops() {
+  static const std::vector<Entry> ops = make_ops();
+  return ops;
+}
 
 }  // namespace tenon::kernels::cpu

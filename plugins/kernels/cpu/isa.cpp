@@ -8,7 +8,6 @@
 
 namespace tenon::kernels::cpu {
 
-extern const LoopTable kBaseline;
 #ifdef TENON_CPU_X86
 extern const LoopTable kAvx2;
 extern const LoopTable kAvx512;

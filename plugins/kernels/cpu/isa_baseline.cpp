@@ -5,7 +5,6 @@
 
 namespace tenon::kernels::cpu {
 
-extern const LoopTable kBaseline;
 constinit const LoopTable kBaseline = {"baseline", isa_baseline::make_loops<float>(),
                                        isa_baseline::make_loops<double>()};
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_loops.h"
+#include "elementwise_loops.h"
 #include "gemm_loops.h"
 #include "loops.h"
 #include "row_loops.h"
@@ -21,10 +22,6 @@ constexpr Loops<T> make_loops() {
           .bias_add = R::bias_add,
           .sum_rows = R::sum_rows,
           .combine = R::combine,
-          .gelu = R::gelu,
-          .gelu_dgrad = R::gelu_dgrad,
-          .swiglu = R::swiglu,
-          .swiglu_dgrad = R::swiglu_dgrad,
           .add = R::add,
           .sqnorm = R::sqnorm,
           .rope = R::rope,
@@ -35,7 +32,9 @@ constexpr Loops<T> make_loops() {
           .attention_dgrad = Attention<T>::backward,
           .pack_rows = Gemm<T>::pack_rows,
           .pack_columns = Gemm<T>::pack_columns,
-          .product = Gemm<T>::product};
+          .product = Gemm<T>::product,
+          .elementwise = kElementwise<T>,
+          .num_elementwise = sizeof(kElementwise<T>) / sizeof(ElementLoop<T>)};
 }
 
 }  // namespace

@@ -51,6 +51,13 @@ struct ProductArgs {
   bool add;
 };
 
+// An op on n elements of each operand, given the op's attributes; see elementwise_loops.h.
+template <class T>
+struct ElementLoop {
+  const char* kind;
+  void (*run)(const T* const* in, T* const* out, const T* attrs, int64_t n);
+};
+
 // Rows are `width` elements apart; with `add` results are added to what is there. y may be x where the op can
 // run in place.
 template <class T>
@@ -70,10 +77,6 @@ struct Loops {
   void (*sum_rows)(const T* x, T* sum, int64_t rows, int64_t width);
   // y[i] (+)= sum over parts of x[part * stride + i], in order.
   void (*combine)(const T* x, T* y, int64_t parts, int64_t stride, int64_t n, bool add);
-  void (*gelu)(const T* x, T* y, int64_t n);
-  void (*gelu_dgrad)(const T* dy, const T* x, T* dx, int64_t n);
-  void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
-  void (*swiglu_dgrad)(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
   void (*add)(const T* x, const T* y, T* z, int64_t n);
   double (*sqnorm)(const T* x, int64_t n);
   // One token: heads rows of `width`, turned by pos * frequency[i], i < width / 2.
@@ -95,6 +98,9 @@ struct Loops {
   void (*pack_rows)(const T* from, int64_t ld, T* to, int64_t m, int64_t depth);
   void (*pack_columns)(const T* from, int64_t row, int64_t col, T* to, int64_t n, int64_t depth);
   void (*product)(const ProductArgs<T>& args);
+  // Ops that compute each element by itself, the same kinds in every table.
+  const ElementLoop<T>* elementwise;
+  int64_t num_elementwise;
 };
 
 struct LoopTable {
@@ -111,6 +117,8 @@ const Loops<T>& loops_of(const LoopTable& table) {
   }
 }
 
+// For any machine.
+extern const LoopTable kBaseline;
 // The table named "avx512", "avx2" or "baseline", or the best one for "auto". Throws sdk::Failure
 // TENON_E_UNSUPPORTED where the machine lacks the instructions.
 const LoopTable& select_loops(const char* isa);

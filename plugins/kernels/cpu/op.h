@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "loops.h"
@@ -29,6 +30,13 @@ struct Call : CpuCall<Device> {
   template <class T>
   const Loops<T>& loops() const {
     return loops_of<T>(device.table);
+  }
+  // Of a kind that elementwise_loops.h has.
+  template <class T>
+  const ElementLoop<T>& element_loop(std::string_view kind) const {
+    const ElementLoop<T>* at = loops<T>().elementwise;
+    while (kind != at->kind) ++at;
+    return *at;
   }
   // body(worker, item) for each item; must not throw. At most `workers` run at once, each with a number of
   // its own: that of its scratch. Each begins with its own run of items, so that neighbours stay in one

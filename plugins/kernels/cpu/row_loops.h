@@ -1,4 +1,4 @@
-// Loops over rows and elements: norms, bias, activations, sums, softmax, rope, dropout.
+// Loops over rows and elements: norms, bias, sums, softmax, rope, dropout.
 #pragma once
 
 #include "simd_math.h"
@@ -138,49 +138,6 @@ struct Rows {
         n, z, [](V a, V b) { return a + b; }, x, y);
   }
 
-  // x/2 (1 + tanh(z)) = x * sigmoid(2z), z = sqrt(2/pi) (x + 0.044715 x^3)
-  static void gelu(const T* x, T* y, int64_t n) {
-    map<T>(
-        n, y, [](V a) { return a * sigmoid<T>(gelu_inner(a)).s; }, x);
-  }
-
-  // d/dx x s(2z) = s + x s (1 - s) 2z'
-  static void gelu_dgrad(const T* dy, const T* x, T* dx, int64_t n) {
-    constexpr T kScale = static_cast<T>(2 * kGeluScale), kCubic = static_cast<T>(6 * kGeluScale * kGeluCubic);
-    map<T>(
-        n, dx,
-        [](V g, V a) {
-          const Sigmoid<T> f = sigmoid<T>(gelu_inner(a));
-          return g * (f.s + a * (f.e * f.s * f.s) * (kScale + kCubic * a * a));
-        },
-        dy, x);
-  }
-
-  static void swiglu(const T* gate, const T* up, T* y, int64_t n) {
-    map<T>(
-        n, y, [](V g, V u) { return g * sigmoid<T>(g).s * u; }, gate, up);
-  }
-
-  static void swiglu_dgrad(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n) {
-    // Both are computed before either is stored: an output may share an input's memory.
-    const auto step = [](V g, V a, V u, V& dg) {
-      const Sigmoid<T> f = sigmoid<T>(a);
-      dg = g * u * f.s * (T{1} + a * (f.e * f.s));
-      return g * a * f.s;
-    };
-    int64_t i = 0;
-    V dg{};
-    for (; i + kLanes<T> <= n; i += kLanes<T>) {
-      const V du = step(load(dy + i), load(gate + i), load(up + i), dg);
-      store<T>(dgate + i, dg);
-      store<T>(dup + i, du);
-    }
-    if (i == n) return;
-    const V du = step(load_part(dy + i, n - i), load_part(gate + i, n - i), load_part(up + i, n - i), dg);
-    store_part<T>(dgate + i, dg, n - i);
-    store_part<T>(dup + i, du, n - i);
-  }
-
   // In double, for float is too short for a norm over millions of elements.
   static double sqnorm(const T* x, int64_t n) {
     constexpr int64_t kWide = kLanes<double>;
@@ -260,8 +217,6 @@ struct Rows {
   }
 
  private:
-  static constexpr double kGeluScale = 0.79788456080286535588, kGeluCubic = 0.044715;
-
   // y (+)= f(x...)
   template <class F, class... X>
   static TENON_INLINE void put(int64_t n, T* y, bool add, F&& f, const X*... x) {
@@ -275,11 +230,6 @@ struct Rows {
 
   static void clear(T* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) x[i] = 0;
-  }
-
-  static TENON_INLINE V gelu_inner(V a) {
-    constexpr T kScale = static_cast<T>(2 * kGeluScale), kCubic = static_cast<T>(2 * kGeluScale * kGeluCubic);
-    return a * (kScale + kCubic * a * a);
   }
 
   // As many elements as a vector of doubles has.
