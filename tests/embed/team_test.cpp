@@ -1,4 +1,6 @@
 // The threads of a run and the log that they share with the embedding program.
+#include "embed/team.h"
+
 #include <fenv.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -6,7 +8,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "host/embed_team.h"
 #include "tenon/host.h"
 
 namespace tenon::embed {

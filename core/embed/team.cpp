@@ -1,4 +1,4 @@
-#include "host/embed_team.h"
+#include "embed/team.h"
 
 #include <fenv.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "host/embed_log.h"
+#include "embed/log.h"
 
 #include "tenon/host.h"
 

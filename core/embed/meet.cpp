@@ -1,7 +1,7 @@
 // How the ranks of an embedded run find each other, agree on its id, and part.
 #include <chrono>
 
-#include "host/embed_run.h"
+#include "embed/run.h"
 #include "run/rendezvous/auth.h"
 #include "run/rendezvous/tcp_client.h"
 

@@ -1,5 +1,5 @@
 // A run in an embedding program: opening, closing, and the calls that all its ranks make together.
-#include "host/embed_run.h"
+#include "embed/run.h"
 
 #include <algorithm>
 #include <array>

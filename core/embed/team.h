@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "host/embed_log.h"
+#include "embed/log.h"
 
 namespace tenon::embed {
 

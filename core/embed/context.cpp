@@ -1,4 +1,4 @@
-#include "host/embed_context.h"
+#include "embed/context.h"
 
 #include <dlfcn.h>
 

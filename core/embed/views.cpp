@@ -1,4 +1,4 @@
-#include "host/embed_views.h"
+#include "embed/views.h"
 
 #include <fmt/format.h>
 

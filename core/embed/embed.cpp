@@ -11,8 +11,8 @@
 #include <new>
 
 #include "base/json.h"
-#include "host/embed_context.h"
-#include "host/embed_run.h"
+#include "embed/context.h"
+#include "embed/run.h"
 #include "host/plugins/process_state.h"
 
 struct tenon_context {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "embed/context.h"
+#include "embed/team.h"
+#include "embed/views.h"
 #include "graph/recipe.h"
-#include "host/embed_context.h"
-#include "host/embed_team.h"
-#include "host/embed_views.h"
 #include "run/rendezvous/memory_rendezvous.h"
 #include "run/rendezvous/tcp_server.h"
 #include "run/session.h"

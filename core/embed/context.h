@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "host/embed_log.h"
+#include "embed/log.h"
 #include "host/plugins/registry.h"
 #include "host/recipe/evaluate.h"
 #include "tenon/embed.h"
