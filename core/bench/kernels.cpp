@@ -7,8 +7,8 @@
 #include "bench/one_rank.h"
 #include "bench/probes.h"
 #include "bench/work.h"
-#include "plan/bucket_kernels.h"
-#include "plan/contributions.h"
+#include "plan/program/bucket_kernels.h"
+#include "plan/program/contributions.h"
 
 namespace tenon::bench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "plan/contributions.h"
+#include "plan/program/contributions.h"
 
 namespace tenon::bench {
 namespace {

@@ -1,7 +1,7 @@
 // What an instruction has to do at least, whoever does it.
 #pragma once
 
-#include "plan/program.h"
+#include "plan/program/program.h"
 
 namespace tenon::bench {
 

@@ -18,7 +18,7 @@
 #include "cli/tracing.h"
 #include "cli/worker.h"
 #include "host/resolve.h"
-#include "plan/compile.h"
+#include "plan/compile/compile.h"
 #include "tenon_sdk/suggest.hpp"
 
 namespace tenon::cli {

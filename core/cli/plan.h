@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cli/job.h"
-#include "plan/compile.h"
-#include "plan/simulate.h"
+#include "plan/compile/compile.h"
+#include "plan/show/simulate.h"
 
 namespace tenon::cli {
 

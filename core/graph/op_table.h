@@ -18,7 +18,7 @@ struct Op;       // graph/graph.h
 // strategy or a layout turns an op into; fused: one kernel for the neighbours that `parts` names.
 enum class OpUse : uint8_t { graph, piece, fused };
 
-// Who runs it. exchange: several instructions, see plan/expand.h.
+// Who runs it. exchange: several instructions, see plan/emit/expand.h.
 enum class OpRunner : uint8_t { kernel, exchange, optimizer, comm };
 
 // A field that is not named in a row is empty, 0 or false.

@@ -5,7 +5,7 @@
 #include <array>
 #include <map>
 
-#include "plan/program.h"
+#include "plan/program/program.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
 

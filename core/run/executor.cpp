@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "plan/bucket_kernels.h"
+#include "plan/program/bucket_kernels.h"
 
 namespace tenon {
 namespace {

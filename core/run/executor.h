@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "plan/kernel_desc.h"
+#include "plan/program/kernel_desc.h"
 #include "run/device.h"
 #include "run/trace.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "plan/program.h"
+#include "plan/program/program.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "plan/compile.h"
+#include "plan/compile/compile.h"
 #include "run/checkpoint/load.h"
 #include "run/checkpoint/save.h"
 #include "run/device.h"

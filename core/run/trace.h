@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/instr_span.h"
+#include "plan/show/spans.h"
 
 namespace tenon {
 

@@ -1,7 +1,7 @@
 // A built schedule plugin: its rows as the core sees them, and its refusals.
 #pragma once
 
-#include "plan/row_times.h"
+#include "plan/rows/times.h"
 #include "plugin_host.hpp"
 
 namespace tenon::test {

@@ -1,6 +1,6 @@
 // Rows that run interleaved: their programs take turns at transfers, hide more of them than the same rows one
 // behind the other, and compute the same amount of work.
-#include "plan/simulate.h"
+#include "plan/show/simulate.h"
 #include "schedule_case.hpp"
 #include "strategy_programs.hpp"
 

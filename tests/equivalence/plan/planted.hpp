@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "plan/emit.h"
-#include "plan/memory.h"
-#include "plan/verify.h"
+#include "plan/emit/emit.h"
+#include "plan/finish/memory.h"
+#include "plan/verify/verify.h"
 
 namespace tenon::test {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "plan/memory.h"
+#include "plan/finish/memory.h"
 #include "programs.hpp"
 
 namespace tenon::test {

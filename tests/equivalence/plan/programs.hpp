@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "plan/compile.h"
+#include "plan/compile/compile.h"
 #include "recipes.hpp"
 
 namespace tenon::test {

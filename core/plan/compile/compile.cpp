@@ -1,0 +1,323 @@
+#include "plan/compile/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/hash.h"
+#include "graph/ops.h"
+#include "graph/propagate.h"
+#include "plan/emit/stages.h"
+#include "plan/finish/fuse.h"
+#include "plan/finish/memory.h"
+#include "plan/program/bucket_kernels.h"
+
+namespace tenon {
+namespace {
+
+struct Split {  // of a step's samples
+  int64_t microbatches = 1;
+  int64_t microbatch = 0;  // samples of one microbatch over the whole mesh
+};
+
+// What the strategies say about the model before the sizes of microbatches are known.
+struct Probe {
+  int64_t data_ranks = 1;               // over which the samples are cut
+  int64_t seq_ranks = 1;                // over which each sequence is cut
+  std::vector<int64_t> routing_groups;  // of consecutive tokens, of the ops that route them
+  int stages = 1;
+  AxisId pipeline = kNone;
+};
+
+Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
+  TENON_TRY(ForwardGraph forward, build_forward(recipe, recipe.batch, recipe.context, true));
+  TENON_CHECK(annotate(forward.graph, mesh));
+  Probe out;
+  for (const Pin& pin : forward.graph.value(forward.tokens).pins) {
+    if (pin.dim == size_t{0}) out.data_ranks *= mesh.axes[pin.axis].size;
+    if (pin.dim == size_t{1}) out.seq_ranks *= mesh.axes[pin.axis].size;
+  }
+  for (const Op& op : forward.graph.ops()) {
+    if (std::string_view(op.def->kind) == "route_topk")
+      out.routing_groups.push_back(attr_int(op.attrs, "group"));
+  }
+  out.stages = forward.graph.stages();
+  out.pipeline = forward.graph.pipeline;
+  return out;
+}
+
+// Each rank holds a part from the front of the sequence and one from the back: see tokens_of().
+Status check_context(const Recipe& recipe, int64_t ranks) {
+  const int64_t parts = 2 * ranks;
+  if (ranks == 1 || recipe.context % parts == 0) return {};
+  const int64_t below = recipe.context / parts * parts;
+  return Error{
+      "P010",
+      fmt::format("context {} is not divisible by {} (two parts for each of {} ranks that share a "
+                  "sequence)",
+                  recipe.context, parts, ranks),
+      "/context",
+      below > 0 ? fmt::format("nearest: {} or {}", below, below + parts) : fmt::format("nearest: {}", parts),
+      TENON_E_RECIPE};
+}
+
+// A group whose tokens are in two parts would be another group than on one rank.
+Status check_routing(const Recipe& recipe, const Probe& found) {
+  const int64_t part = recipe.context / (2 * found.seq_ranks);
+  for (int64_t group : found.routing_groups) {
+    if (found.seq_ranks == 1 || part % group == 0) continue;
+    return Error{
+        "P010",
+        fmt::format("the {} tokens of a part of a sequence, of which each of {} ranks has two, are not "
+                    "whole routing groups of {}",
+                    part, found.seq_ranks, group),
+        "/context",
+        fmt::format("use routing groups of {} tokens or a divisor of that, or a longer context", part),
+        TENON_E_RECIPE};
+  }
+  return {};
+}
+
+Error not_divisible(int64_t batch, int64_t parts, const std::string& what) {
+  const int64_t below = batch / parts * parts;
+  return Error{
+      "P010", fmt::format("batch {} is not divisible by {} ({})", batch, parts, what), "/batch",
+      below > 0 ? fmt::format("nearest: {} or {}", below, below + parts) : fmt::format("nearest: {}", parts),
+      TENON_E_RECIPE};
+}
+
+Result<Split> split_batch(const Recipe& recipe, int64_t ranks) {
+  if (!recipe.exact) {
+    const int64_t parts = recipe.microbatches * ranks;
+    if (recipe.batch % parts != 0) {
+      return not_divisible(
+          recipe.batch, parts,
+          fmt::format("{} microbatches x {} data-parallel ranks", recipe.microbatches, ranks));
+    }
+    return Split{recipe.microbatches, recipe.batch / recipe.microbatches};
+  }
+  if (recipe.shards % ranks != 0) {
+    return Error{"P011",
+                 fmt::format("{} data-parallel ranks do not divide the {} logical shards of exact mode",
+                             ranks, recipe.shards),
+                 "/numerics/shards", "use 1, 2, 4, ... ranks up to the number of shards", TENON_E_RECIPE};
+  }
+  if (recipe.batch % recipe.shards != 0)
+    return not_divisible(recipe.batch, recipe.shards, "logical shards of exact mode");
+  return Split{recipe.shards / ranks, recipe.batch / recipe.shards * ranks};
+}
+
+OptimizerPlan plan_optimizer(const Recipe& recipe, const JointGraph& joint, const CompileOptions& options) {
+  OptimizerPlan plan{options.optimizer, {}, {}};
+  for (const OptimizerSlots& group : options.slots) plan.groups.push_back(group.slots);
+  for (ValueId id : joint.params) plan.group_of_param.push_back(group_of(recipe, joint.graph.value(id).name));
+  return plan;
+}
+
+// The order of work of training.
+Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, const Probe& probe,
+                       int microbatches) {
+  if (probe.pipeline == kNone) {
+    if (options.schedule.table == nullptr && recipe.schedule_rows.empty()) return plain_rows(microbatches);
+    return Error{"P031", "a schedule is named, but no strategy makes stages", "/schedule",
+                 "add parallel/pipeline to the strategies, or remove the schedule", TENON_E_RECIPE};
+  }
+  const auto ranks = static_cast<int>(options.mesh.axes[probe.pipeline].size);
+  if (!recipe.schedule_rows.empty()) {
+    TENON_TRY(const Json document, parse_json(recipe.schedule_rows, "/schedule/rows"));
+    TENON_TRY(Rows rows, parse_rows(document, microbatches, "/schedule/rows"));
+    if (rows.ranks == ranks && rows.stages == probe.stages) return rows;
+    return Error{
+        "P032",
+        fmt::format("the rows are for {} ranks and {} stages, the pipeline has {} and {}", rows.ranks,
+                    rows.stages, ranks, probe.stages),
+        "/schedule/rows",
+        fmt::format("give {} lists, one for each rank, with the stages 0 to {}", ranks, probe.stages - 1),
+        TENON_E_RECIPE};
+  }
+  if (options.schedule.table == nullptr) {
+    return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
+                 "name one, for instance schedule/1f1b", TENON_E_RECIPE};
+  }
+  const tenon_schedule_config config{sizeof config,
+                                     ranks,
+                                     probe.stages,
+                                     microbatches,
+                                     options.schedule.options.data(),
+                                     static_cast<uint32_t>(options.schedule.options.size()),
+                                     0};
+  auto rows = rows_of(*options.schedule.table, config, options.schedule.id);
+  if (rows.ok()) return rows;
+  Error error = std::move(rows).error();  // the numbers are the recipe's, so the place is too
+  error.cause = options.schedule.id + ": " + error.cause;
+  error.place = "/schedule";
+  return error;
+}
+
+Status check_storage(const Recipe& recipe, const CompileOptions& options, const Graph& graph) {
+  for (ValueId id : graph.with_role(Role::param)) {
+    if (graph.value(id).storage.level == 0 || !recipe.exact || options.tree_order) continue;
+    return Error{"P034",
+                 graph.value(id).storage.by +
+                     " cuts gradients, and the comm plugin does not sum in the fixed "
+                     "tree that exact mode needs for that",
+                 "/comm", "use a comm plugin that does (comm/local, comm/ucx), or numerics fast",
+                 TENON_E_RECIPE};
+  }
+  return {};
+}
+
+// The fixed tree adds logical shards of the batch. A parameter that is cut over an axis of the batch gets its
+// gradient by exchange instead, in an order that depends on the number of ranks.
+Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& mesh) {
+  if (!recipe.exact) return {};
+  const Graph& graph = train.graph;
+  const Placement& tokens = graph.value(train.inputs.at("tokens")).placement;
+  for (ValueId id : train.params) {
+    for (const auto& cut : tokens.dims) {
+      for (AxisId axis : cut) {
+        if (!graph.value(id).placement.sharded_dim(axis)) continue;
+        return Error{
+            "P036",
+            fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
+                        "the number of ranks",
+                        graph.value(id).name, mesh.axes[axis].name),
+            "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
+      }
+    }
+  }
+  return {};
+}
+
+LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options) {
+  const bool elements = std::ranges::all_of(options.slots, &OptimizerSlots::elements);
+  return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0};
+}
+
+// Where the recipe does not forbid it, and as far as the kernels plugin says that it can.
+void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& options) {
+  if (!recipe.fusion || !options.describe) return;
+  std::map<std::string, bool> known;
+  fuse(program, [&](const Instr& instr) {
+    const auto [it, fresh] = known.try_emplace(kernel_key(instr, 0));
+    if (fresh) {
+      const KernelDesc desc(instr, recipe.exact);
+      const auto needs = options.describe(desc.get());
+      it->second = needs.ok() && (needs->exact || !recipe.exact);
+    }
+    return it->second;
+  });
+}
+
+// What one kernel needs, asked once for equal ones.
+class Needs {
+ public:
+  Needs(bool exact, const CompileOptions& options) : exact_(exact), options_(options) {}
+
+  Result<KernelNeeds> of(const Instr& kernel) {
+    const auto [it, fresh] = known_.try_emplace(kernel_key(kernel, 0));
+    if (!fresh) return it->second;
+    const KernelDesc desc(kernel, exact_);
+    TENON_TRY(it->second, options_.describe(desc.get()));
+    private_bytes_ += it->second.private_bytes;
+    if (exact_ && !it->second.exact) {
+      return Error{"P012", "the kernels plugin gives no exact '" + kernel.kind + "'", "/numerics/mode",
+                   "use numerics fast, or other kernels", TENON_E_RECIPE};
+    }
+    return it->second;
+  }
+  uint64_t private_bytes() const { return private_bytes_; }
+
+ private:
+  const bool exact_;
+  const CompileOptions& options_;
+  std::map<std::string, KernelNeeds> known_;
+  uint64_t private_bytes_ = 0;
+};
+
+Status add_workspaces(Program& program, bool exact, const CompileOptions& options) {
+  Needs needs(exact, options);
+  std::vector<Instr> storage;
+  for (Instr& instr : program.instrs) {
+    if (instr.lane != 0 || !options.describe) continue;
+    uint64_t bytes = 0;
+    for (const Instr& kernel : kernels_of(program, instr, std::nullopt, storage)) {
+      TENON_TRY(const KernelNeeds one, needs.of(kernel));
+      bytes = std::max(bytes, one.workspace_bytes);
+    }
+    if (bytes == 0) continue;
+    const std::string name = instr.kind + ".workspace";
+    program.buffers.push_back({name, Space::arena, bytes, 0});
+    instr.workspace = {
+        static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {static_cast<int64_t>(bytes)}, name};
+  }
+  program.kernel_private_bytes = needs.private_bytes();
+  return {};
+}
+
+}  // namespace
+
+int group_of(const Recipe& recipe, const std::string& param) {
+  for (size_t i = 0; i < recipe.groups.size(); ++i) {
+    for (const std::string& pattern : recipe.groups[i].match) {
+      if (matches_pattern(pattern, param)) return static_cast<int>(i) + 1;
+    }
+  }
+  return 0;
+}
+
+std::string program_hash(const Compiled& compiled) {
+  std::string all;
+  for (const Program& program : compiled.programs) all += serialize(program);
+  return sha256_hex(all);
+}
+
+const Program& Compiled::of(int64_t rank) const {
+  const Program& first = programs.front();
+  if (first.pipeline_axis == kNone) return first;
+  return programs[static_cast<size_t>(first.mesh.coordinate(rank)[first.pipeline_axis])];
+}
+
+Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
+  const Mesh& mesh = options.mesh;
+  const Annotate annotate = [&options](Graph& graph, const Mesh& where) {
+    return run_passes(options.passes, graph, where);
+  };
+  TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
+  TENON_CHECK(check_context(recipe, found.seq_ranks));
+  TENON_CHECK(check_routing(recipe, found));
+  TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
+  TENON_TRY(const Rows train_rows, plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
+  TENON_TRY(const JointGraph train,
+            build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
+  TENON_CHECK(check_storage(recipe, options, train.graph));
+  TENON_CHECK(check_exact(recipe, train, mesh));
+  const OptimizerPlan optimizer = plan_optimizer(recipe, train, options);
+  TENON_TRY(const ParamPlan params, plan_params(train, mesh, train_rows.owner, optimizer.group_of_param,
+                                                layout_options(recipe, options)));
+  std::optional<JointGraph> other;  // what the programs of another kind are made from
+  Rows rows = train_rows;
+  if (kind != ProgramKind::train) {
+    const bool logits = kind == ProgramKind::logits;
+    TENON_TRY(other, build_joint(recipe, mesh, kind, logits ? 1 : split.microbatch, annotate));
+    rows = forward_rows(train_rows.owner, logits ? 1 : static_cast<int>(split.microbatches));
+  }
+  const JointGraph& joint = other ? *other : train;
+  TENON_CHECK(check_types(joint.graph, mesh));
+  Compiled out;
+  const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
+  TENON_TRY(out.programs, emit(joint, mesh, kind, rows, params, emit_options, optimizer));
+  for (Program& program : out.programs) {
+    fuse_kernels(program, recipe, options);
+    TENON_CHECK(add_workspaces(program, recipe.exact, options));
+    schedule_waits(program);
+    plan_memory(program);
+  }
+  TENON_TRY(out.report, verify(out.programs));
+  out.report.passed.insert(out.report.passed.begin(),
+                           fmt::format("types: {} values placed", joint.graph.values().size()));
+  return out;
+}
+
+}  // namespace tenon

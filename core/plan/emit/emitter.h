@@ -1,0 +1,78 @@
+// Emits the program of one class of ranks, a row at a time. What is not of one class (transfers between
+// stages, the norm over all, tied parameters) is emit()'s, through the functions below.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <unordered_map>
+
+#include "plan/emit/gradients.h"
+#include "plan/emit/params.h"
+
+namespace tenon {
+
+class ClassEmitter {
+ public:
+  ClassEmitter(const EmitContext& context, int index);
+  ClassEmitter(const ClassEmitter&) = delete;  // its parts share its scope
+  ClassEmitter& operator=(const ClassEmitter&) = delete;
+
+  // Parameters, states and inputs.
+  Status open();
+  // The ops of a row, or of rows that run interleaved. `made` is called with each value that another stage
+  // reads; its microbatch is the builder's.
+  using Made = std::function<Status(ValueId)>;
+  Status run(std::span<const Row> rows, const Made& made);
+
+  // -- for emit() --
+  ClassParams& params() { return params_; }
+  ClassGradients& gradients() { return gradients_; }
+  ProgramBuilder& builder() { return scope_.builder; }
+  const std::vector<Bucket>& buckets() const { return scope_.buckets(); }
+  int index() const { return scope_.index; }
+  // Where a value of a microbatch is, and where one that comes from another class will be.
+  const Operand& at(ValueId id, int microbatch) const;
+  Result<Operand> expect(ValueId id, int microbatch);
+  // A value made once per step, or folded over the microbatches.
+  std::optional<Operand> folded(ValueId id) const;
+  Status emit_step_op(const Op& op);  // collectives of phase step
+
+ private:
+  struct Live {
+    Operand operand;
+    int uses = 0;  // reads left
+  };
+  struct Turns {  // of a row among those that it runs interleaved with
+    const Row& row;
+    const std::vector<OpId>& ops;
+    size_t next = 0;          // of ops
+    bool begun = false;       // it has been emitted, up to and with a transfer;
+    std::vector<Instr> rest;  // this is what it does then
+  };
+  using Key = uint64_t;  // microbatch, value
+  static Key key(ValueId id, int microbatch) { return static_cast<uint64_t>(microbatch) << 32 | id; }
+  Key key(ValueId id) const { return key(id, scope_.builder.microbatch()); }
+
+  Status place_inputs();
+  void count_uses();
+
+  Result<Operand> read(ValueId id, const Row& row);
+  void release(ValueId id);
+  Status emit_op(const Op& op, const Row& row);
+  Status emit_kernel(const Op& op, const Row& row);
+  Status emit_collective(const Op& op, const Row& row);
+  Status bind_output(const Op& op, size_t k, Instr& instr);
+  bool can_take_over(ValueId id) const;
+  Status take_turn(Turns& row, const Made& made);
+  Status settle_output(ValueId id, const Made& made);
+
+  ClassScope scope_;
+  ClassParams params_;
+  ClassGradients gradients_;
+  std::unordered_map<Key, Live> live_;
+  std::vector<int> uses_;  // per value: reads by this class in one microbatch
+  std::map<ValueId, Fold> folds_;
+  std::map<ValueId, Operand> step_values_;
+};
+
+}  // namespace tenon

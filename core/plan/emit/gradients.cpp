@@ -1,0 +1,199 @@
+#include "plan/emit/gradients.h"
+
+#include <algorithm>
+
+#include "plan/emit/collectives.h"
+
+namespace tenon {
+namespace {
+
+constexpr int kWholeStep = -1;  // instead of a microbatch
+
+}  // namespace
+
+Operand Fold::add(ProgramBuilder& builder, Operand now, bool exact) {
+  int level = 0;
+  while (!stack_.empty() && (!exact || stack_.back().first == level)) {
+    now = builder.add(stack_.back().second, now, Phase::weight_grad);
+    stack_.pop_back();
+    ++level;
+  }
+  stack_.emplace_back(level, now);
+  return now;
+}
+
+ClassGradients::ClassGradients(ClassScope& scope) : scope_(scope) {
+  const size_t n = scope.buckets().size();
+  contributions_.assign(n, 0);
+  done_.assign(n, 0);
+  folds_.resize(n);
+  gradients_.resize(n);
+  if (scope.context.kind != ProgramKind::train) return;
+  for (size_t b = 0; b < n; ++b) {
+    for (size_t l = 0; l < scope.buckets()[b].leaves.size(); ++l) follow(b, l);
+  }
+}
+
+// A gradient with several contributions is a chain of values, each added to the one before.
+void ClassGradients::follow(size_t bucket, size_t leaf) {
+  const Graph& graph = scope_.graph();
+  for (ValueId id = scope_.context.joint.leaves[scope_.buckets()[bucket].leaves[leaf]].grad; id != kNone;) {
+    at_[id] = {bucket, leaf};
+    const Op& op = graph.op(graph.value(id).producer);
+    contributions_[bucket] += scope_.owns(op.stage) ? 1 : 0;
+    const auto k = static_cast<size_t>(std::ranges::find(op.out, id) - op.out.begin());
+    id = op.acc.empty() ? kNone : op.acc[k];
+  }
+}
+
+// Exact mode keeps the microbatches of a gradient apart, to add them in the fixed tree; so does a gradient
+// that rests in parts, to be reduced to its part each time.
+bool ClassGradients::per_microbatch(size_t bucket) const {
+  const Bucket& b = scope_.buckets()[bucket];
+  return scope_.context.options.exact ||
+         (b.layout.level >= 2 && scope_.context.rows.microbatches > 1 && !b.tied && b.steps.empty());
+}
+
+std::pair<size_t, int> ClassGradients::filling_key(size_t bucket) const {
+  return {bucket, per_microbatch(bucket) ? scope_.builder.microbatch() : kWholeStep};
+}
+
+Status ClassGradients::bind(ValueId id, Instr& instr) {
+  const auto [bucket, leaf] = at_.at(id);
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  Filling& filling = filling_[filling_key(bucket)];
+  if (filling.left == 0) {
+    ProgramBuilder& builder = scope_.builder;
+    filling.memory =
+        builder.scratch("grads." + std::to_string(bucket), scope_.graph().real, {layout.elements});
+    builder.program().buffers[filling.memory.buffer].gaps = true;
+    filling.written.assign(layout.leaves.size(), false);
+    filling.left = contributions_[bucket] * (per_microbatch(bucket) ? 1 : scope_.context.rows.microbatches);
+  }
+  instr.accumulate = filling.written[leaf];
+  filling.written[leaf] = true;
+  TENON_TRY(const Operand local, scope_.local(id));
+  instr.out.push_back(part(filling.memory, layout.leaves[leaf].first, local.dims, local.name));
+  return {};
+}
+
+Status ClassGradients::contributed(ValueId id) {
+  const size_t bucket = at_.at(id).bucket;
+  const auto it = filling_.find(filling_key(bucket));
+  if (--it->second.left > 0) return {};
+  Operand now = it->second.memory;
+  filling_.erase(it);
+  const bool apart = per_microbatch(bucket), exact = scope_.context.options.exact;
+  if (apart && !exact) now = reduce_to_part(bucket, now, Phase::weight_grad);
+  if (apart) now = folds_[bucket].add(scope_.builder, now, exact);
+  done_[bucket] += apart ? 1 : scope_.context.rows.microbatches;
+  if (done_[bucket] < scope_.context.rows.microbatches) return {};
+  gradients_[bucket] = now;
+  return scope_.buckets()[bucket].tied ? Status{} : reduce(bucket);
+}
+
+// -- over the ranks ---------------------------------------------------------------------------------
+
+// First to what this rank holds of the parameters, where that is less than all, then to what it updates.
+Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  ProgramBuilder& builder = scope_.builder;
+  Operand now = whole;
+  for (size_t outer = 0; outer < layout.depth();) {
+    const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
+    const Operand part = builder.scratch("grad_part." + std::to_string(bucket), whole.dtype,
+                                         {most_at(builder.program().mesh, layout, inner)});
+    builder.collective("reduce_scatter", axes_between(layout, outer, inner), phase, now, part);
+    builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
+    now = part;
+    outer = inner;
+  }
+  return now;
+}
+
+Status ClassGradients::reduce(size_t bucket) {
+  const Bucket& b = scope_.buckets()[bucket];
+  Operand& gradient = gradients_[bucket];
+  if (!b.steps.empty()) {
+    TENON_TRY(const Operand local, scope_.local(scope_.graph().op(b.steps.front()).in[0]));
+    Operand now = part(gradient, 0, local.dims, local.name);
+    for (OpId id : b.steps) {
+      TENON_TRY(now, scope_.reshard_once(scope_.graph().op(id), now));
+    }
+    now.dims = {now.elements()};
+    gradient = now;
+    return {};
+  }
+  std::vector<AxisId> rest = b.reduce;
+  if (!b.layout.axes.empty()) {
+    std::erase_if(rest, [&](AxisId axis) { return std::ranges::count(b.layout.axes, axis) > 0; });
+    const bool parts_already = per_microbatch(bucket) && !scope_.context.options.exact;
+    if (!parts_already) gradient = reduce_to_part(bucket, gradient, Phase::step);
+  }
+  if (!rest.empty()) emit_all_reduce(scope_.builder, gradient, rest, Phase::step, scope_.context.tree);
+  return {};
+}
+
+// -- norms ------------------------------------------------------------------------------------------
+
+std::vector<ClassGradients::NormEntry> ClassGradients::norm_plan(int64_t chunk) const {
+  std::vector<NormEntry> entries;
+  for (size_t b = 0; b < scope_.buckets().size(); ++b) {
+    const Bucket& bucket = scope_.buckets()[b];
+    if (!bucket.owner) continue;
+    std::vector<AxisId> axes = bucket.norm_axes;
+    axes.insert(axes.end(), bucket.layout.axes.begin(), bucket.layout.axes.end());
+    std::sort(axes.begin(), axes.end());
+    int64_t count = 0;
+    for (const auto& leaf : bucket.layout.leaves) count += norm_entries(leaf, chunk);
+    entries.push_back({std::move(axes), b, 0, count});
+  }
+  std::ranges::stable_sort(entries, {}, &NormEntry::axes);
+  int64_t total = 0;
+  for (NormEntry& entry : entries) {
+    entry.first = total;
+    total += entry.count;
+  }
+  return entries;
+}
+
+Operand ClassGradients::norms() {
+  ProgramBuilder& builder = scope_.builder;
+  const int64_t chunk = scope_.context.options.exact ? kExactGranule : 0;
+  const std::vector<NormEntry> entries = norm_plan(chunk);
+  const int64_t total = entries.empty() ? 0 : entries.back().first + entries.back().count;
+  const Operand vector = builder.scratch("norms", Dtype::f64, {total});
+  const bool cut = std::ranges::any_of(
+      entries, [&](const NormEntry& entry) { return !scope_.buckets()[entry.bucket].layout.axes.empty(); });
+  if (cut) {  // the entries of other members' parts
+    Instr zeros = builder.begin("zeros", Phase::step);
+    zeros.out = {vector};
+    builder.push(std::move(zeros));
+  }
+  for (const NormEntry& entry : entries) {
+    Instr instr = builder.begin("norms", Phase::step);
+    instr.in = {gradients_[entry.bucket]};
+    instr.out = {part(vector, entry.first, {entry.count}, "norms")};
+    instr.attrs = {{"chunk", chunk}};
+    instr.layout = static_cast<int32_t>(entry.bucket);
+    builder.push(std::move(instr));
+  }
+  for (size_t i = 0; i < entries.size();) {
+    size_t end = i;
+    while (end < entries.size() && entries[end].axes == entries[i].axes) ++end;
+    const int64_t first = entries[i].first, last = entries[end - 1].first + entries[end - 1].count;
+    if (!entries[i].axes.empty()) {
+      emit_all_reduce(builder, part(vector, first, {last - first}, "norms"), entries[i].axes, Phase::step,
+                      scope_.context.tree);
+    }
+    i = end;
+  }
+  Operand sum = builder.scratch("sq", Dtype::f64, {});
+  Instr instr = builder.begin("sum", Phase::step);
+  instr.in = {vector};
+  instr.out = {sum};
+  builder.push(std::move(instr));
+  return sum;
+}
+
+}  // namespace tenon

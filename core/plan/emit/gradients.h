@@ -1,0 +1,69 @@
+// The gradients of one class: buckets that fill as the ops of a row contribute to them, are folded over the
+// microbatches and reduced over the ranks as soon as they are complete; and their norms.
+#pragma once
+
+#include <map>
+
+#include "plan/emit/scope.h"
+
+namespace tenon {
+
+// Adds what microbatches leave. Exact: a binary counter, which is the fixed tree; else one behind the other.
+class Fold {
+ public:
+  // The sum so far, of which `now` is part.
+  Operand add(ProgramBuilder& builder, Operand now, bool exact);
+  const Operand& sum() const { return stack_.back().second; }
+
+ private:
+  std::vector<std::pair<int, Operand>> stack_;
+};
+
+class ClassGradients {
+ public:
+  explicit ClassGradients(ClassScope& scope);
+
+  bool owns(ValueId id) const { return at_.contains(id); }
+  // Memory of an output that is a contribution to a gradient.
+  Status bind(ValueId id, Instr& instr);
+  // The op with this output has been emitted. A gradient that is complete by it is reduced.
+  Status contributed(ValueId id);
+
+  // Gradients that this class has completed, but that other classes' copies join before reduce(), too.
+  const Operand& gradient(size_t bucket) const { return gradients_[bucket]; }
+  void set_gradient(size_t bucket, const Operand& gradient) { gradients_[bucket] = gradient; }
+  Status reduce(size_t bucket);
+  // Sum of the squares of all owned gradients, one range of the vector per set of norm axes.
+  Operand norms();
+
+ private:
+  struct Place {
+    size_t bucket, leaf;
+  };
+  struct Filling {
+    Operand memory;
+    std::vector<bool> written;  // per leaf
+    int left = 0;               // contributions to come
+  };
+  struct NormEntry {  // of one bucket in the vector of squared norms
+    std::vector<AxisId> axes;
+    size_t bucket;
+    int64_t first, count;
+  };
+
+  void follow(size_t bucket, size_t leaf);
+  bool per_microbatch(size_t bucket) const;
+  std::pair<size_t, int> filling_key(size_t bucket) const;
+  Operand reduce_to_part(size_t bucket, const Operand& whole, Phase phase);
+  std::vector<NormEntry> norm_plan(int64_t chunk) const;
+
+  ClassScope& scope_;
+  std::map<ValueId, Place> at_;                        // values of a gradient's chain of additions
+  std::map<std::pair<size_t, int>, Filling> filling_;  // (bucket, microbatch or kWholeStep)
+  std::vector<int> contributions_;                     // per bucket and microbatch
+  std::vector<int> done_;                              // per bucket: microbatches complete
+  std::vector<Fold> folds_;                            // per bucket
+  std::vector<Operand> gradients_;                     // per bucket: complete
+};
+
+}  // namespace tenon

@@ -1,0 +1,177 @@
+#include "plan/emit/params.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+Status ClassParams::open() {
+  Program& program = scope_.builder.program();
+  const EmitContext& context = scope_.context;
+  for (size_t i : context.params.params[static_cast<size_t>(scope_.index)]) {
+    const Value& value = scope_.graph().value(context.joint.params[i]);
+    TENON_TRY(const Operand operand, scope_.local(context.joint.params[i]));
+    program.params.push_back({value.name, operand, value.dims, value.placement, value.init});
+    program.params.back().contributions = context.params.contributions[i];
+  }
+  gathered_.resize(scope_.buckets().size());
+  for (size_t b = 0; b < scope_.buckets().size(); ++b) {
+    TENON_CHECK(place(b));
+    if (context.kind == ProgramKind::train && scope_.buckets()[b].owner) place_states(b);
+  }
+  return {};
+}
+
+Status ClassParams::place(size_t bucket) {
+  Program& program = scope_.builder.program();
+  const EmitContext& context = scope_.context;
+  const auto& mine = context.params.params[static_cast<size_t>(scope_.index)];
+  const Bucket& from = scope_.buckets()[bucket];
+  const FlatLayout& layout = from.layout;
+  program.layouts.push_back(layout);
+  const size_t depth = layout.param_depth;
+  Operand storage{kNone,
+                  0,
+                  scope_.graph().real,
+                  {most_at(program.mesh, layout, depth)},
+                  "params." + std::to_string(bucket)};
+  storage.buffer = scope_.builder.add_buffer(storage.name, Space::param, storage.bytes());
+  program.buffers[storage.buffer].gaps = true;
+  storage_.push_back(storage);
+  for (size_t l = 0; l < layout.leaves.size(); ++l) {
+    TensorInfo& info = program.params[layout.leaves[l].param];
+    info.layout = static_cast<uint32_t>(bucket);
+    info.leaf = static_cast<uint32_t>(l);
+    info.depth = depth;
+    info.copy = !from.owner;
+    info.operand.buffer = storage.buffer;
+    if (depth == 0)
+      info.operand.offset = static_cast<uint64_t>(layout.leaves[l].first * size_of(storage.dtype));
+    at_[context.joint.params[mine[layout.leaves[l].param]]] = {bucket, l};
+    if (context.kind != ProgramKind::train) continue;
+    const ValueId grad = context.joint.leaves[from.leaves[l]].grad;
+    for (const Partial& p : scope_.graph().value(grad).placement.partials) info.partial.push_back(p.axis);
+  }
+  return {};
+}
+
+// One buffer for each slot that any group of the bucket has.
+void ClassParams::place_states(size_t bucket) {
+  Program& program = scope_.builder.program();
+  const OptimizerPlan& optimizer = scope_.context.optimizer;
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  std::vector<Operand>& states = states_.emplace(bucket, std::vector<Operand>{}).first->second;
+  for (const FlatLayout::Leaf& leaf : layout.leaves) {
+    const TensorInfo& param = program.params[leaf.param];
+    for (const StateSlot& slot : optimizer.groups[static_cast<size_t>(leaf.group)]) {
+      auto it = std::ranges::find_if(
+          states, [&](const Operand& s) { return s.name == slot.name && s.dtype == slot.dtype; });
+      if (it == states.end()) {
+        Operand made{kNone, 0, slot.dtype, {most_at(program.mesh, layout, layout.depth())}, slot.name};
+        made.buffer =
+            scope_.builder.add_buffer(slot.name + "." + std::to_string(bucket), Space::state, made.bytes());
+        it = states.insert(states.end(), made);
+      }
+      TensorInfo info = param;
+      info.name = param.name + "/" + optimizer.plugin + "." + slot.name;
+      info.operand.name = info.name;
+      info.operand.dtype = slot.dtype;
+      info.operand.buffer = it->buffer;
+      info.operand.offset = layout.depth() > 0 ? 0 : static_cast<uint64_t>(leaf.first * size_of(slot.dtype));
+      info.depth = layout.depth();
+      info.init = Init{};
+      program.states.push_back(std::move(info));
+    }
+  }
+}
+
+// -- reading ----------------------------------------------------------------------------------------
+
+Result<std::optional<Operand>> ClassParams::read(ValueId id, const Row& row) {
+  const auto it = at_.find(id);
+  if (it == at_.end()) return std::optional<Operand>();
+  const auto [bucket, leaf] = it->second;
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  TENON_TRY(const Operand local, scope_.local(id));
+  const Operand& whole = layout.param_depth > 0 ? gathered(bucket, row) : storage_[bucket];
+  return std::optional(part(whole, layout.leaves[leaf].first, local.dims, scope_.graph().value(id).name));
+}
+
+void ClassParams::enter(std::span<const Row> rows) {
+  static constexpr size_t kAtOnce = 2;  // the first, and the one that is gathered while that is at work
+  const bool keep = std::ranges::any_of(rows, [this](const Row& row) {
+    const std::vector<size_t>& order = order_of(row);
+    return std::ranges::count(std::span(order).first(std::min(kAtOnce, order.size())), read_last_) > 0;
+  });
+  for (size_t bucket = 0; bucket < gathered_.size(); ++bucket) {
+    if (!keep || bucket != read_last_) gathered_[bucket].reset();
+  }
+}
+
+// Buckets that rest in parts, by their first use in a row.
+const std::vector<size_t>& ClassParams::order_of(const Row& row) {
+  auto& order = in_order_[{row.kind, row.stage}];
+  if (!order.empty()) return order;
+  for (OpId id : scope_.context.stages.ops(row.kind, row.stage)) {
+    for (ValueId in : scope_.graph().op(id).in) {
+      const auto it = at_.find(in);
+      if (it == at_.end() || scope_.buckets()[it->second.bucket].layout.param_depth == 0) continue;
+      if (std::ranges::count(order, it->second.bucket) == 0) order.push_back(it->second.bucket);
+    }
+  }
+  return order;
+}
+
+// All of a bucket that rests in parts; gathered at most once in a row of the schedule, and the one that the
+// row needs next is started already.
+Operand ClassParams::gathered(size_t bucket, const Row& row) {
+  prefetch(bucket);
+  read_last_ = bucket;
+  const std::vector<size_t>& order = order_of(row);
+  const auto next = std::ranges::find(order, bucket) + 1;
+  if (next != order.end()) prefetch(*next);
+  return *gathered_[bucket];
+}
+
+void ClassParams::prefetch(size_t bucket) {
+  if (gathered_[bucket]) return;
+  Program& program = scope_.builder.program();
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  const Operand whole =
+      scope_.builder.scratch("gathered." + std::to_string(bucket), scope_.graph().real, {layout.elements});
+  program.buffers[whole.buffer].gaps = true;
+  scope_.builder.collective("all_gather", axes_between(layout, 0, layout.param_depth), Phase::forward,
+                            storage_[bucket], whole);
+  program.instrs.back().layout = static_cast<int32_t>(bucket);
+  gathered_[bucket] = whole;
+}
+
+// -- update -----------------------------------------------------------------------------------------
+
+void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scale) {
+  ProgramBuilder& builder = scope_.builder;
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  const bool own = layout.param_depth < layout.depth();  // the update is of a part of the parameters here
+  Operand params = storage_[bucket];
+  const auto index = static_cast<int32_t>(bucket);
+  if (own) {
+    params = builder.scratch("param_part." + std::to_string(bucket), params.dtype,
+                             {most_at(builder.program().mesh, layout, layout.depth())});
+    Instr instr = builder.begin("own_part", Phase::step);
+    instr.in = {storage_[bucket]};
+    instr.out = {params};
+    instr.layout = index;
+    builder.push(std::move(instr));
+  }
+  Instr instr = builder.begin("update", Phase::step);
+  instr.in = {grad, scale};
+  instr.out = {params};
+  for (const Operand& state : states_.at(bucket)) instr.out.push_back(state);
+  instr.layout = index;
+  builder.push(std::move(instr));
+  if (!own) return;
+  builder.collective("all_gather", axes_between(layout, layout.param_depth, layout.depth()), Phase::step,
+                     params, storage_[bucket]);
+  builder.program().instrs.back().layout = index;
+}
+
+}  // namespace tenon

@@ -1,0 +1,299 @@
+#include "plan/emit/pass_host.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "graph/infer.h"
+
+namespace tenon {
+namespace {
+
+// What a pass said about a value and an axis: the dim that it shards, or none (replicated).
+struct Statement {
+  std::optional<uint32_t> dim;
+  std::string pass;
+};
+using Statements = std::map<std::pair<ValueId, AxisId>, Statement>;
+
+}  // namespace
+}  // namespace tenon
+
+// The handle that passes see. Ids are one above the graph's own, because 0 means none there.
+struct tenon_graph {
+  tenon::Graph* graph;
+  const tenon::Mesh* mesh;
+  std::string pass;
+  tenon::Statements* statements;  // of all passes so far
+  std::string fix;                // of what was refused last
+  std::vector<uint32_t> ids;      // backs the last array returned
+  std::vector<int64_t> dims;
+  std::vector<const char*> dim_names;
+};
+
+namespace tenon {
+namespace {
+
+// Only the message: code, place and fix are added where the pass is known (run_passes).
+tenon_code refuse(tenon_error* error, tenon_code code, const std::string& message) {
+  if (error == nullptr) return code;
+  *error = empty_abi_error();
+  error->code = code;
+  error->message[message.copy(error->message, sizeof error->message - 1)] = '\0';
+  return code;
+}
+
+uint32_t hand_out(tenon_graph* g, const std::vector<uint32_t>& ids, const uint32_t** out) {
+  g->ids.clear();
+  for (uint32_t id : ids) g->ids.push_back(id + 1);
+  *out = g->ids.data();
+  return static_cast<uint32_t>(g->ids.size());
+}
+
+std::vector<uint32_t> first(size_t n) {
+  std::vector<uint32_t> out(n);
+  for (uint32_t i = 0; i < n; ++i) out[i] = i;
+  return out;
+}
+
+uint32_t ops(tenon_graph* g, const tenon_op_id** out) {
+  return hand_out(g, first(g->graph->ops().size()), out);
+}
+uint32_t values(tenon_graph* g, const tenon_value_id** out) {
+  return hand_out(g, first(g->graph->values().size()), out);
+}
+const char* op_kind(tenon_graph* g, tenon_op_id op) {
+  return op == 0 || op > g->graph->ops().size() ? "" : g->graph->op(op - 1).def->kind;
+}
+uint32_t op_inputs(tenon_graph* g, tenon_op_id op, const tenon_value_id** out) {
+  return op == 0 || op > g->graph->ops().size() ? 0 : hand_out(g, g->graph->op(op - 1).in, out);
+}
+uint32_t op_outputs(tenon_graph* g, tenon_op_id op, const tenon_value_id** out) {
+  return op == 0 || op > g->graph->ops().size() ? 0 : hand_out(g, g->graph->op(op - 1).out, out);
+}
+
+tenon_code value_info(tenon_graph* g, tenon_value_id id, tenon_value_info* out, tenon_error* error) {
+  if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
+  const Value& value = g->graph->value(id - 1);
+  g->dims.clear();
+  g->dim_names.clear();
+  for (const Dim& dim : value.dims) {
+    g->dims.push_back(dim.size);
+    g->dim_names.push_back(dim.name.c_str());
+  }
+  out->struct_size = sizeof *out;
+  out->role = static_cast<uint32_t>(value.role);
+  out->name = value.name.c_str();
+  out->dtype = static_cast<uint32_t>(value.dtype);
+  out->ndim = static_cast<uint32_t>(value.dims.size());
+  out->dims = g->dims.data();
+  out->dim_names = g->dim_names.data();
+  out->layer = value.layer;
+  out->producer = value.producer == kNone ? 0 : value.producer + 1;
+  return TENON_OK;
+}
+
+int64_t axis_size(tenon_graph* g, const char* axis) {
+  const auto axes = g->mesh->find_all(axis);
+  return axes.empty() ? 0 : g->mesh->size(axes);
+}
+
+std::string wish(const Value& value, std::optional<uint32_t> dim) {
+  return dim ? "sharded by " + value.dims[*dim].name : "replicated";
+}
+
+// The axes that a pass means by a name; an error if there are none.
+tenon_code axes_named(const tenon_graph* g, const char* name, std::vector<AxisId>& out, tenon_error* error) {
+  out = g->mesh->find_all(name);
+  if (!out.empty()) return TENON_OK;
+  return refuse(error, TENON_E_ARGUMENT, std::string("the mesh has no axis '") + name + "'");
+}
+
+tenon_code pin(tenon_graph* g, tenon_value_id id, std::optional<uint32_t> dim, const char* name,
+               tenon_error* error) {
+  if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
+  Value& value = g->graph->value(id - 1);
+  std::vector<AxisId> axes;
+  if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
+  if (dim && *dim >= value.dims.size()) {
+    return refuse(error, TENON_E_ARGUMENT, "'" + value.name + "' has no dim " + std::to_string(*dim));
+  }
+  for (AxisId axis : axes) {
+    const auto [said, fresh] = g->statements->try_emplace({id - 1, axis}, Statement{dim, g->pass});
+    if (!fresh && said->second.dim != dim) {
+      g->fix = "let the two use different axes, or remove one of them";
+      return refuse(error, TENON_E_ARGUMENT,
+                    "wants '" + value.name + "' " + wish(value, dim) + " over " + g->mesh->axes[axis].name +
+                        ", but " + said->second.pass + " has it " + wish(value, said->second.dim));
+    }
+    // An axis of one rank shards nothing: leaving it out spares a collective of one.
+    if (fresh && g->mesh->axes[axis].size > 1) value.pins.push_back({axis, dim, g->pass});
+  }
+  return TENON_OK;
+}
+
+tenon_code shard(tenon_graph* g, tenon_value_id id, uint32_t dim, const char* axis, tenon_error* error) {
+  return pin(g, id, dim, axis, error);
+}
+tenon_code replicate(tenon_graph* g, tenon_value_id id, const char* axis, tenon_error* error) {
+  return pin(g, id, std::nullopt, axis, error);
+}
+
+constexpr uint32_t kMostStorageLevel = 3;  // parameters too, so that they are gathered
+
+// The axes with a name that must be among others; none without a name.
+tenon_code axes_within(tenon_graph* g, const char* name, const std::vector<AxisId>& all,
+                       std::vector<AxisId>& out, tenon_error* error) {
+  if (name == nullptr) return TENON_OK;
+  if (const tenon_code code = axes_named(g, name, out, error); code < 0) return code;
+  for (AxisId axis : out) {
+    if (std::ranges::count(all, axis) > 0) continue;
+    g->fix = "name a sub-axis of the one that is cut";
+    return refuse(error, TENON_E_ARGUMENT,
+                  "axis '" + g->mesh->axes[axis].name + "' is not part of the one that it would be within");
+  }
+  return TENON_OK;
+}
+
+tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* name, const char* near,
+                 tenon_error* error) {
+  if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
+  Value& value = g->graph->value(id - 1);
+  if (value.role != Role::param) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  "'" + value.name + "' is no parameter: only those can rest in parts");
+  }
+  if (level > kMostStorageLevel)
+    return refuse(error, TENON_E_ARGUMENT, "level " + std::to_string(level) + " of storage: 0 to 3 exist");
+  if (near != nullptr && level < kMostStorageLevel) {
+    g->fix = "let parameters rest in parts too (ZeRO: stage = 3), or leave 'within' out";
+    return refuse(error, TENON_E_ARGUMENT,
+                  "wants '" + value.name + "' gathered within '" + near +
+                      "', but only parameters that rest in parts are gathered");
+  }
+  std::vector<AxisId> axes, within;
+  if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
+  if (const tenon_code code = axes_within(g, near, axes, within, error); code < 0) return code;
+  std::erase_if(axes, [g](AxisId axis) { return g->mesh->axes[axis].size == 1; });
+  const Storage wanted{static_cast<int>(level), axes, within, g->pass};
+  if (!value.storage.by.empty() &&
+      !(value.storage.level == wanted.level && value.storage.axes == wanted.axes &&
+        value.storage.within == wanted.within)) {
+    g->fix = "remove one of the two";
+    return refuse(error, TENON_E_ARGUMENT,
+                  "wants '" + value.name + "' to rest in parts another way than " + value.storage.by);
+  }
+  value.storage = wanted;
+  return TENON_OK;
+}
+
+tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char* name, tenon_error* error) {
+  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  const auto axis = g->mesh->find(name);
+  if (!axis) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  std::string("stages need one axis of the mesh, and '") + name + "' is none");
+  }
+  if (g->graph->pipeline != kNone && g->graph->pipeline != *axis) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  "the stages are spread over " + g->mesh->axes[g->graph->pipeline].name + " already");
+  }
+  g->graph->pipeline = *axis;
+  g->graph->op(id - 1).stage = static_cast<int>(stage);
+  return TENON_OK;
+}
+
+tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_error* error) {
+  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  Op& op = g->graph->op(id - 1);
+  const OpDef* def = find_op(kind);
+  if (def == nullptr) return refuse(error, TENON_E_ARGUMENT, std::string("no op kind '") + kind + "'");
+  auto types = infer_outputs(*def, *g->graph, op.in, op.attrs);
+  if (!types.ok()) return refuse(error, TENON_E_ARGUMENT, types.error().cause);
+  bool same = types->size() == op.out.size();
+  for (size_t k = 0; same && k < op.out.size(); ++k)
+    same = (*types)[k].dims == g->graph->value(op.out[k]).dims;
+  if (!same) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  std::string(kind) + " has other results than " + op.def->kind + " and cannot stand for it");
+  }
+  op.def = def;
+  return TENON_OK;
+}
+
+double op_flops(tenon_graph* g, tenon_op_id id) {
+  return id == 0 || id > g->graph->ops().size() ? 0 : flops_of(*g->graph, g->graph->op(id - 1));
+}
+
+constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
+                               0,
+                               ops,
+                               op_kind,
+                               op_inputs,
+                               op_outputs,
+                               values,
+                               value_info,
+                               axis_size,
+                               shard,
+                               replicate,
+                               store,
+                               set_stage,
+                               substitute,
+                               op_flops};
+
+std::set<std::string> words(const char* text) {
+  std::set<std::string> out;
+  std::stringstream stream(text == nullptr ? "" : text);
+  std::string word;
+  while (stream >> word) out.insert(word);
+  return out;
+}
+
+Status check_contracts(const std::vector<PassUse>& passes) {
+  std::map<std::string, std::string> provided;
+  for (const PassUse& pass : passes) {
+    for (const std::string& word : words(pass.table->provides)) provided.emplace(word, pass.id);
+  }
+  for (const PassUse& pass : passes) {
+    for (const std::string& word : words(pass.table->needs)) {
+      if (!provided.contains(word)) {
+        return Error{"P004", pass.id + " needs '" + word + "', which no strategy of the recipe provides",
+                     "/strategies", "add a strategy that provides it", TENON_E_RECIPE};
+      }
+    }
+    for (const std::string& word : words(pass.table->conflicts)) {
+      const auto it = provided.find(word);
+      if (it != provided.end() && it->second != pass.id) {
+        return Error{"P004", pass.id + " conflicts with '" + word + "' of " + it->second, pass.place,
+                     "remove one of the two", TENON_E_RECIPE};
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh) {
+  TENON_CHECK(check_contracts(passes));
+  Statements statements;
+  for (const uint32_t phase : {TENON_PHASE_A, TENON_PHASE_B}) {
+    for (const PassUse& pass : passes) {
+      if (pass.table->phase != phase) continue;
+      tenon_graph handle{&graph, &mesh, pass.id, &statements, "", {}, {}, {}};
+      const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
+                                     pass.options.data(), &kApi};
+      tenon_error error = empty_abi_error();
+      const tenon_code code = pass.table->run(&config, &handle, &error);
+      if (code >= 0) continue;
+      Error out = from_abi(code, error, pass.place);
+      out.code = "P003";
+      out.cause = pass.id + ": " + out.cause;
+      if (out.fix.empty()) out.fix = handle.fix;
+      return out;
+    }
+  }
+  return {};
+}
+
+}  // namespace tenon

@@ -1,0 +1,186 @@
+// The memory plan of random programs on several lanes, against brute force over the order of execution.
+#include "plan/finish/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "plan/finish/waits.h"
+#include "plan/verify/verify.h"
+
+namespace tenon {
+namespace {
+
+class RandomProgram {
+ public:
+  explicit RandomProgram(uint64_t seed) : random_(seed) {
+    program_.name = "random";
+    program_.mesh = Mesh{{{"dp", 2}, {"tp", 2}}};
+    program_.lanes = {"compute", "dp", "tp"};
+    for (int i = 0; i < 60; ++i) add_instr();
+    program_.outputs["kept"] = program_.instrs[below(program_.instrs.size())].out[0];
+    schedule_waits(program_);
+    plan_memory(program_);
+  }
+  const Program& program() const { return program_; }
+
+ private:
+  uint64_t below(uint64_t n) { return random_() % n; }
+
+  Operand fresh() {
+    const auto n = static_cast<int64_t>(1 + below(200));
+    program_.buffers.push_back(
+        {"b" + std::to_string(program_.buffers.size()), Space::arena, static_cast<uint64_t>(n) * 4, 0});
+    return {
+        static_cast<BufferId>(program_.buffers.size() - 1), 0, Dtype::f32, {n}, program_.buffers.back().name};
+  }
+
+  void add_instr() {
+    Instr instr;
+    instr.lane = static_cast<uint32_t>(below(5));
+    if (instr.lane > 2) instr.lane = 0;
+    instr.kind = instr.lane == 0 ? "kernel" : "all_reduce";
+    if (instr.lane > 0) instr.axes = {instr.lane - 1};
+    if (!values_.empty())
+      instr.in = {values_[values_.size() - 1 - below(std::min<size_t>(values_.size(), 8))]};
+    if (instr.lane > 0 && !instr.in.empty() && below(2) == 0) {
+      instr.out = instr.in;  // in place
+    } else {
+      instr.out = {fresh()};
+      values_.push_back(instr.out[0]);
+    }
+    program_.instrs.push_back(std::move(instr));
+  }
+
+  std::mt19937_64 random_;
+  Program program_;
+  std::vector<Operand> values_;
+};
+
+std::vector<std::vector<InstrId>> users_of(const Program& program) {
+  std::vector<std::vector<InstrId>> out(program.buffers.size());
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    for (const Operand& o : program.instrs[id].in) out[o.buffer].push_back(id);
+    for (const Operand& o : program.instrs[id].out) out[o.buffer].push_back(id);
+  }
+  return out;
+}
+
+// Every use of one is complete before any use of the other starts.
+bool all_before(const Order& order, const std::vector<InstrId>& a, const std::vector<InstrId>& b) {
+  for (InstrId x : a) {
+    for (InstrId y : b) {
+      if (!order.before(x, y)) return false;
+    }
+  }
+  return true;
+}
+
+constexpr uint64_t kSeeds = 300;
+
+TEST(memory_plan, shares_bytes_only_between_buffers_whose_uses_are_ordered) {
+  uint64_t shared = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomProgram random(seed);
+    const Program& program = random.program();
+    const Order order(program);
+    const auto users = users_of(program);
+    for (BufferId a = 0; a < program.buffers.size(); ++a) {
+      for (BufferId b = 0; b < a; ++b) {
+        const Buffer &x = program.buffers[a], &y = program.buffers[b];
+        if (x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset) continue;
+        ++shared;
+        EXPECT_TRUE(all_before(order, users[a], users[b]) || all_before(order, users[b], users[a]))
+            << "seed " << seed << ": " << x.name << " and " << y.name;
+      }
+    }
+    EXPECT_TRUE(check_races(program).ok()) << seed << " " << check_races(program).error().text();
+    EXPECT_TRUE(check_memory(program).ok()) << seed;
+  }
+  EXPECT_GT(shared, kSeeds);
+}
+
+// No plan can be smaller than what a compute instruction finds alive.
+TEST(memory_plan, is_no_smaller_than_the_live_bytes_and_not_much_larger) {
+  double worst = 1, total = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const RandomProgram random(seed);
+    const Program& program = random.program();
+    const std::vector<Lifetime> life = lifetimes(program);
+    uint64_t most = 0;
+    for (uint64_t at = 0; at <= 2 * program.instrs.size() + 1; ++at) {
+      uint64_t live = 0;
+      for (BufferId id = 0; id < program.buffers.size(); ++id) {
+        if (life[id].lo <= at && at <= life[id].hi) live += aligned(program.buffers[id].bytes);
+      }
+      most = std::max(most, live);
+    }
+    const uint64_t peak = program.space_bytes[static_cast<size_t>(Space::arena)];
+    EXPECT_GE(peak, most) << seed;
+    const double ratio = static_cast<double>(peak) / static_cast<double>(most);
+    worst = std::max(worst, ratio);
+    total += ratio;
+  }
+  std::printf("peak to live bytes: mean %.3f, worst %.3f\n", total / kSeeds, worst);
+  EXPECT_LE(total / kSeeds, 1.15);
+}
+
+TEST(lifetimes, of_a_transfer_end_where_the_compute_lane_knows_of_it) {
+  Program program;
+  program.mesh = Mesh{{{"dp", 2}, {"tp", 2}}};
+  program.lanes = {"compute", "dp", "tp"};
+  const auto buffer = [&program](const char* name) {
+    program.buffers.push_back({name, Space::arena, 64, 0});
+    return Operand{static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::f32, {16}, name};
+  };
+  const Operand a = buffer("a"), b = buffer("b"), c = buffer("c"), d = buffer("d");
+  const auto instr = [&program](uint32_t lane, std::vector<Operand> in, std::vector<Operand> out) {
+    Instr instr;
+    instr.kind = lane == 0 ? "kernel" : "all_reduce";
+    instr.lane = lane;
+    instr.in = std::move(in);
+    instr.out = std::move(out);
+    program.instrs.push_back(std::move(instr));
+  };
+  instr(0, {}, {a});   // compute 1
+  instr(1, {a}, {a});  // after 1
+  instr(0, {}, {b});   // compute 2: does not wait for the transfer
+  instr(2, {b}, {b});  // on another lane, after 2: nothing orders it after the first transfer
+  instr(0, {a}, {c});  // compute 3 waits for the first transfer
+  instr(0, {b}, {d});  // compute 4
+  schedule_waits(program);
+  const auto life = lifetimes(program);
+  EXPECT_EQ(std::pair(life[0].lo, life[0].hi), std::pair(uint64_t{2}, uint64_t{6}));
+  EXPECT_EQ(std::pair(life[1].lo, life[1].hi), std::pair(uint64_t{4}, uint64_t{8}));
+  EXPECT_EQ(std::pair(life[2].lo, life[2].hi), std::pair(uint64_t{6}, uint64_t{6}));
+  EXPECT_TRUE(life[0].overlaps(life[1]));
+}
+
+// Session::gradient() reads them after the step, whatever the step does behind an update.
+TEST(Lifetimes, of_gradients_that_updates_read_last_to_the_end) {
+  Program program;
+  program.lanes = {"compute"};
+  program.mesh = Mesh{{{"dp", 1}}};
+  const auto value = [&](const std::string& name) {
+    program.buffers.push_back({name, Space::arena, 64, 0});
+    return Operand{static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::f32, {16}, name};
+  };
+  const auto emit = [&](const std::string& kind, const std::vector<Operand>& in,
+                        const std::vector<Operand>& out) {
+    Instr& instr = program.instrs.emplace_back();
+    instr.kind = kind;
+    instr.in = in;
+    instr.out = out;
+  };
+  const Operand grad = value("grad"), param = value("param"), later = value("later");
+  emit("kernel", {}, {grad});
+  emit("update", {grad}, {param});
+  emit("kernel", {}, {later});
+  schedule_waits(program);
+  plan_memory(program);
+  EXPECT_NE(program.buffers[grad.buffer].offset, program.buffers[later.buffer].offset);
+  EXPECT_EQ(program.buffers[param.buffer].offset, program.buffers[later.buffer].offset);
+}
+
+}  // namespace
+}  // namespace tenon

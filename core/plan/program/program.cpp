@@ -1,0 +1,245 @@
+#include "plan/program/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "graph/ops.h"
+
+namespace tenon {
+
+const char* name_of(Space space) {
+  static constexpr std::array<const char*, kNumSpaces> kNames{"param", "state", "input", "arena"};
+  return kNames[static_cast<size_t>(space)];
+}
+
+bool is_transfer(std::string_view kind) {
+  static constexpr std::array<std::string_view, 8> kKinds{
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast", "send", "recv"};
+  return std::ranges::count(kKinds, kind) > 0;
+}
+
+const Operand& moved_operand(const Instr& instr) { return instr.in.empty() ? instr.out[0] : instr.in[0]; }
+
+namespace {
+
+// How many members, one behind the other, have one part at this depth.
+size_t members_below(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
+  int64_t parts = 1;
+  for (size_t i = 0; i < depth; ++i) parts *= mesh.axes[layout.axes[i]].size;
+  return layout.members() / static_cast<size_t>(parts);
+}
+
+}  // namespace
+
+std::vector<AxisId> axes_between(const FlatLayout& layout, size_t outer, size_t inner) {
+  const auto at = [&](size_t depth) { return layout.axes.begin() + static_cast<std::ptrdiff_t>(depth); };
+  return {at(outer), at(inner)};
+}
+
+FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_t member) {
+  const size_t together = members_below(mesh, layout, depth);
+  const size_t first = member / together * together;
+  return {layout.cuts[first], layout.cuts[first + together] - layout.cuts[first]};
+}
+
+int64_t most_at(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
+  int64_t out = 0;
+  for (size_t member = 0; member < layout.members(); ++member)
+    out = std::max(out, part_at(mesh, layout, depth, member).count);
+  return out;
+}
+
+LeafPart leaf_in(const FlatLayout::Leaf& leaf, const FlatPart& part) {
+  const int64_t lo = std::max(leaf.first, part.first);
+  const int64_t hi = std::min(leaf.first + leaf.count, part.first + part.count);
+  if (lo >= hi) return {};
+  return {lo - leaf.first, hi - lo, lo - part.first};
+}
+
+size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank) {
+  return static_cast<size_t>(index_on(program.mesh, program.mesh.coordinate(rank), layout.axes));
+}
+
+FlatPart part_of(const Program& program, const FlatLayout& layout, size_t depth, int64_t rank) {
+  return part_at(program.mesh, layout, depth, member_of(program, layout, rank));
+}
+
+std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes) {
+  const auto found = std::search(layout.axes.begin(), layout.axes.end(), axes.begin(), axes.end());
+  if (axes.empty() || found == layout.axes.end()) return std::nullopt;
+  const auto outer = static_cast<size_t>(found - layout.axes.begin());
+  return Depths{outer, outer + axes.size()};
+}
+
+std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const Depths& depths,
+                               size_t member) {
+  const size_t together = members_below(mesh, layout, depths.outer);
+  const size_t step = members_below(mesh, layout, depths.inner);
+  const size_t first = member / together * together;
+  std::vector<int64_t> out;
+  for (size_t other = first; other < first + together; other += step)
+    out.push_back(part_at(mesh, layout, depths.inner, other).count);
+  return out;
+}
+
+const Operand& input(const Instr& instr, std::string_view name) {
+  return instr.in[find_kind(instr.kind)->input(name)];
+}
+const Operand& output(const Instr& instr, std::string_view name) {
+  return instr.out[find_kind(instr.kind)->output(name)];
+}
+Operand& input(Instr& instr, std::string_view name) { return instr.in[find_kind(instr.kind)->input(name)]; }
+Operand& output(Instr& instr, std::string_view name) {
+  return instr.out[find_kind(instr.kind)->output(name)];
+}
+
+Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
+  if (tensor.depth == 0) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
+  const FlatLayout& layout = program.layouts[tensor.layout];
+  const LeafPart part = leaf_in(layout.leaves[tensor.leaf], part_of(program, layout, tensor.depth, rank));
+  const auto bytes = static_cast<uint64_t>(part.at * size_of(tensor.operand.dtype));
+  return {part.first, part.count, tensor.operand.buffer, bytes};
+}
+
+namespace {
+
+std::string shape(const Operand& operand) {
+  return fmt::format("{}[{}]", name_of(operand.dtype), fmt::join(operand.dims, " "));
+}
+
+std::string attrs_text(const Attrs& attrs) {
+  std::string out;
+  for (const auto& [key, value] : attrs) {
+    out += std::holds_alternative<int64_t>(value) ? fmt::format(" {}={}", key, std::get<int64_t>(value))
+                                                  : fmt::format(" {}={}", key, std::get<double>(value));
+  }
+  return out;
+}
+
+std::string names(const std::vector<Operand>& operands, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < operands.size() && i < most; ++i) out += (i > 0 ? ", " : "") + operands[i].name;
+  if (operands.size() > most) out += fmt::format(", ... ({} in all)", operands.size());
+  return out;
+}
+
+std::string line(const Program& program, InstrId id) {
+  const Instr& instr = program.instrs[id];
+  const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
+  std::string axes;
+  for (AxisId axis : instr.axes) axes += (axes.empty() ? " over " : ",") + program.mesh.axes[axis].name;
+  if (instr.kind == "send")
+    axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
+  if (instr.kind == "recv")
+    axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
+  std::string waits;
+  if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
+  return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane],
+                     name_of(instr.phase), instr.kind, names(instr.out, 3), instr.accumulate ? "+=" : "=",
+                     shape(first), names(instr.in, 4), axes, attrs_text(instr.attrs), waits);
+}
+
+}  // namespace
+
+std::string text(const Program& program, const PrintOptions& options) {
+  std::string out = fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {}\n", program.name,
+                                program.mesh.text(), program.microbatches, fmt::join(program.lanes, " "));
+  for (const TensorInfo& param : program.params) {
+    out += fmt::format("param {} {}{} {}\n", param.name, name_of(param.operand.dtype), text(param.dims),
+                       text(param.placement, param.dims, program.mesh));
+  }
+  int folded = 0;
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    if (options.fold && program.instrs[id].microbatch > 0) {
+      ++folded;
+      continue;
+    }
+    out += line(program, id);
+  }
+  if (folded > 0) {
+    out += fmt::format("({} instructions of microbatches 1 to {} not shown)\n", folded,
+                       program.microbatches - 1);
+  }
+  for (size_t i = 0; i < kNumSpaces; ++i) {
+    out += fmt::format("memory {:<6} {:>14} bytes\n", name_of(static_cast<Space>(i)), program.space_bytes[i]);
+  }
+  return out;
+}
+
+std::string serialize(const Program& program) {
+  std::string out = text(program, {.fold = false});
+  auto sink = std::back_inserter(out);
+  const auto place = [&](const Operand& operand) {
+    if (operand.buffer == kNone) {
+      fmt::format_to(sink, " -");
+      return;
+    }
+    const Buffer& buffer = program.buffers[operand.buffer];
+    fmt::format_to(sink, " {}:{}:{}{}+{}", operand.name, shape(operand), name_of(buffer.space), buffer.offset,
+                   operand.offset);
+  };
+  for (const Instr& instr : program.instrs) {
+    for (const Operand& operand : instr.in) place(operand);
+    fmt::format_to(sink, " ->");
+    for (const Operand& operand : instr.out) place(operand);
+    place(instr.workspace);
+    fmt::format_to(sink, " {} {} {} {} {} {} {} {}\n", fmt::join(instr.axes, ","), instr.inplace,
+                   instr.microbatch, instr.stage, instr.peer, instr.layout, instr.offset_step,
+                   static_cast<uint32_t>(instr.reduction));
+  }
+  for (const FlatLayout& layout : program.layouts) {
+    fmt::format_to(sink, "layout {} {} axes {} depth {} cuts {}:", layout.elements, layout.level,
+                   fmt::join(layout.axes, ","), layout.param_depth, fmt::join(layout.cuts, ","));
+    for (const auto& leaf : layout.leaves)
+      fmt::format_to(sink, " {} {} {} {}", leaf.param, leaf.first, leaf.count, leaf.group);
+    fmt::format_to(sink, "\n");
+  }
+  for (const auto* tensors : {&program.params, &program.states}) {
+    for (const TensorInfo& tensor : *tensors) {
+      fmt::format_to(sink, " {} {} {}", tensor.layout, tensor.leaf, tensor.copy);
+      place(tensor.operand);
+    }
+  }
+  for (const auto& set : program.inputs) {
+    for (const auto& [name, operand] : set) place(operand);
+  }
+  for (const auto& [name, operand] : program.outputs) {
+    fmt::format_to(sink, " {}", name);
+    place(operand);
+  }
+  fmt::format_to(sink, " {} {}\n", fmt::join(program.batch_axes, ","), fmt::join(program.seq_axes, ","));
+  return out;
+}
+
+Order::Order(const Program& program)
+    : num_lanes_(static_cast<uint32_t>(program.lanes.size())),
+      lane_(program.instrs.size()),
+      position_(program.instrs.size()),
+      clock_(program.instrs.size() * program.lanes.size()) {
+  std::vector<InstrId> last(num_lanes_, kNone);
+  std::vector<uint32_t> count(num_lanes_);
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    lane_[id] = instr.lane;
+    position_[id] = ++count[instr.lane];
+    const auto learn = [&](InstrId from, bool complete) {
+      for (uint32_t lane = 0; lane < num_lanes_; ++lane) {
+        uint32_t& mine = clock_[id * num_lanes_ + lane];
+        mine = std::max(mine, clock_[from * num_lanes_ + lane]);
+      }
+      uint32_t& mine = clock_[id * num_lanes_ + lane_[from]];
+      if (complete) mine = std::max(mine, position_[from]);
+    };
+    if (last[instr.lane] != kNone) learn(last[instr.lane], instr.lane == 0);
+    for (InstrId wait : instr.waits) {
+      if (wait < id) learn(wait, true);
+    }
+    last[instr.lane] = id;
+  }
+}
+
+bool Order::before(InstrId a, InstrId b) const { return known(b, lane_[a]) >= position_[a]; }
+
+}  // namespace tenon

@@ -1,0 +1,210 @@
+// The step program: one flat list of instructions per class of ranks, on named lanes, over planned
+// memory. It is what gets printed, verified, hashed and executed.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/recipe.h"
+
+namespace tenon {
+
+// Where a buffer lives. Each space is one contiguous region; params and states outlive a step and are
+// laid out alike in every program of a run, arena bytes are reused within a step.
+enum class Space : uint8_t { param, state, input, arena };
+constexpr size_t kNumSpaces = 4;
+const char* name_of(Space space);
+constexpr uint64_t kAlignment = 64;
+inline uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+struct Buffer {
+  std::string name;
+  Space space = Space::arena;
+  uint64_t bytes = 0;
+  uint64_t offset = 0;  // within its space
+  bool gaps = false;    // holds aligned tensors with bytes between them that nobody means
+};
+
+using BufferId = uint32_t;
+using InstrId = uint32_t;
+
+// A tensor inside a buffer, local to a rank.
+struct Operand {
+  BufferId buffer = kNone;
+  uint64_t offset = 0;  // within the buffer
+  Dtype dtype = Dtype::f32;
+  std::vector<int64_t> dims;
+  std::string name;
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int64_t size : dims) n *= size;
+    return n;
+  }
+  uint64_t bytes() const { return static_cast<uint64_t>(elements()) * static_cast<uint64_t>(size_of(dtype)); }
+};
+
+struct Instr {
+  std::string kind;  // op kind, a transfer, "update", "norms" or "own_part"
+  Phase phase = Phase::forward;
+  int microbatch = -1;  // -1: once per step
+  int layer = -1;
+  int stage = 0;
+  uint32_t lane = 0;
+  std::vector<Operand> in;
+  std::vector<Operand> out;  // update: parameters, then their state slots, parameter by parameter
+  Operand workspace;         // buffer kNone: none
+  Attrs attrs;
+  bool accumulate = false;
+  int inplace = -1;
+  std::vector<AxisId> axes;  // transfers: the group; kernels: what `offset_step` counts along
+  int64_t offset_step = 0;   // added to the attribute `start` once per place on the axes
+  Reduction reduction = Reduction::sum;
+  int32_t peer = -1;    // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
+  int32_t layout = -1;  // of Program::layouts: whose cuts the counts of a transfer, or the parts of
+                        // update, norms and own_part, follow
+  double flops = 0;     // of one rank
+  std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
+};
+
+bool is_transfer(std::string_view kind);
+// What a transfer sends, or, on its receiving end, gets.
+const Operand& moved_operand(const Instr& instr);
+
+// A parameter or a state slot: what checkpoints hold.
+struct TensorInfo {
+  std::string name;  // "wte.weight", "wte.weight/optimizer/adamw.exp_avg"
+  // The tensor local to a rank. Cut (depth > 0): only its buffer counts, which holds a part of the layout.
+  Operand operand;
+  Dims dims;  // global
+  Placement placement;
+  Init init;
+  uint32_t layout = 0;    // of Program::layouts
+  uint32_t leaf = 0;      // of the layout
+  size_t depth = 0;       // how many of the layout's axes cut it; 0: a rank holds all of it
+  bool copy = false;      // another stage of the pipeline owns it
+  int contributions = 0;  // parameters: ops that add into its gradient in each microbatch, on all stages
+  std::vector<AxisId> partial = {};  // parameters: over which what these ops add up to is still to be summed
+};
+
+// Parameters one behind the other: what is reduced, updated and gathered as one. Offsets count elements.
+struct FlatLayout {
+  struct Leaf {
+    uint32_t param = 0;  // of Program::params
+    int64_t first = 0, count = 0;
+    int group = 0;  // of the optimizer
+    bool operator==(const Leaf&) const = default;
+  };
+  std::vector<Leaf> leaves;
+  int64_t elements = 0;
+  int level = 0;              // of Storage
+  std::vector<AxisId> axes;   // that cut it, major first; empty: every rank holds all of it
+  size_t param_depth = 0;     // the first so many of them cut the parameters, all of them what is updated
+  std::vector<int64_t> cuts;  // member i along `axes` updates [cuts[i], cuts[i + 1])
+
+  size_t members() const { return cuts.size() - 1; }
+  size_t depth() const { return axes.size(); }
+  bool operator==(const FlatLayout&) const = default;
+};
+
+// The axes that cut it at depths [outer, inner).
+std::vector<AxisId> axes_between(const FlatLayout& layout, size_t outer, size_t inner);
+
+// A range of a layout's elements.
+struct FlatPart {
+  int64_t first = 0, count = 0;
+};
+// What a member holds of what only the first `depth` axes cut.
+FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_t member);
+int64_t most_at(const Mesh& mesh, const FlatLayout& layout, size_t depth);  // of any member
+
+// What of a leaf is in a part, as element offsets: within the leaf, and within the part.
+struct LeafPart {
+  int64_t first = 0, count = 0, at = 0;
+};
+LeafPart leaf_in(const FlatLayout::Leaf& leaf, const FlatPart& part);
+
+// Entries of a parameter in the vector of squared norms: one, or one for each chunk (`chunk` > 0).
+inline int64_t norm_entries(const FlatLayout::Leaf& leaf, int64_t chunk) {
+  return chunk == 0 ? 1 : (leaf.count + chunk - 1) / chunk;
+}
+
+struct Program {
+  std::string name;  // "train", "eval", "logits"
+  Mesh mesh;
+  int64_t microbatches = 1;
+  std::vector<std::string> lanes;  // 0: compute; then one per mesh axis that communicates
+  std::vector<Buffer> buffers;
+  std::vector<Instr> instrs;
+  std::vector<TensorInfo> params;
+  std::vector<TensorInfo> states;
+  std::vector<std::map<std::string, Operand>> inputs;  // per microbatch: "tokens", "targets", ...
+  std::vector<AxisId> batch_axes;                      // that shard the samples, major first
+  std::vector<AxisId> seq_axes;                        // that shard each sample's tokens, major first
+  std::map<std::string, Operand> outputs;              // "loss", "count", "norm", "scale", "logits"
+  std::vector<FlatLayout> layouts;
+  // The class of ranks that run this: those with coordinate `pipeline_rank` on this axis. kNone: all.
+  AxisId pipeline_axis = kNone;
+  int64_t pipeline_rank = 0;
+  std::array<uint64_t, kNumSpaces> space_bytes{};
+  uint64_t kernel_private_bytes = 0;  // what kernels declared to keep for themselves
+  double flops = 0;                   // of one rank and step
+};
+
+// Which of the layout's members a rank is.
+size_t member_of(const Program& program, const FlatLayout& layout, int64_t rank);
+// What it has of what only the first `depth` axes cut.
+FlatPart part_of(const Program& program, const FlatLayout& layout, size_t depth, int64_t rank);
+// A transfer that gathers or scatters a bucket over some axes behind one another: from which depth to which.
+// Nothing: it runs over other axes.
+struct Depths {
+  size_t outer = 0, inner = 0;
+};
+std::optional<Depths> depths_of(const FlatLayout& layout, const std::vector<AxisId>& axes);
+// How many elements each of its members has.
+std::vector<int64_t> shares_of(const Mesh& mesh, const FlatLayout& layout, const Depths& depths,
+                               size_t member);
+// What a rank holds of a parameter or state: elements [first, first + count) of its local tensor, and where.
+struct Held {
+  int64_t first = 0, count = 0;
+  BufferId buffer = kNone;
+  uint64_t offset = 0;  // within the buffer
+};
+Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank);
+
+// An operand of a kernel by its name in the op table (graph/op_table.h), which must have the kind and the
+// name.
+const Operand& input(const Instr& instr, std::string_view name);
+const Operand& output(const Instr& instr, std::string_view name);
+Operand& input(Instr& instr, std::string_view name);
+Operand& output(Instr& instr, std::string_view name);
+
+struct PrintOptions {
+  bool fold = true;  // show the first microbatch only, the others alike
+};
+std::string text(const Program& program, const PrintOptions& options);
+// Everything that all ranks must agree on, in a stable form: the input of the program hash.
+std::string serialize(const Program& program);
+
+// Happens-before over a program. Each lane starts its instructions in order. On the compute lane one is
+// complete before the next starts; transfers of a lane may be in flight together, and who waits for one waits
+// for all before it on that lane.
+class Order {
+ public:
+  explicit Order(const Program& program);
+  // True if `a` is complete before `b` starts.
+  bool before(InstrId a, InstrId b) const;
+  // Position on its lane, counted from 1.
+  uint32_t position(InstrId id) const { return position_[id]; }
+  // How far lane `lane` is known to be complete when `id` starts.
+  uint32_t known(InstrId id, uint32_t lane) const { return clock_[id * num_lanes_ + lane]; }
+
+ private:
+  uint32_t num_lanes_;
+  std::vector<uint32_t> lane_, position_, clock_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,87 @@
+// What the checks of verify.h share: how they refuse, and which bytes an instruction touches.
+#pragma once
+
+#include <algorithm>
+#include <map>
+
+#include "plan/program/program.h"
+
+namespace tenon {
+
+// "train program, instruction 12 (linear y, microbatch 0)"
+std::string where(const Program& program, InstrId id);
+Error refuse(const char* code, const std::string& cause, const std::string& place);
+
+// Bytes of a rank's memory; the space is in the top bits, so spaces never meet.
+struct Range {
+  uint64_t lo = 0, hi = 0;
+};
+Range range_of(const Program& program, const Operand& operand);
+
+// Calls visit(operand, write) for all that an instruction touches.
+template <class Visit>
+void each_access(const Instr& instr, Visit visit) {
+  for (const Operand& operand : instr.in) visit(operand, false);
+  for (const Operand& operand : instr.out) visit(operand, true);
+  if (instr.workspace.buffer != kNone) visit(instr.workspace, true);
+}
+
+// Facts about bytes: disjoint segments, split as needed.
+template <class Fact>
+class ByteMap {
+ public:
+  // Calls visit(fact) for every piece of [lo, hi), creating what is missing.
+  template <class Visit>
+  void each(const Range& range, Visit visit) {
+    split(range.lo);
+    split(range.hi);
+    for (uint64_t at = range.lo; at < range.hi;) {
+      auto it = map_.lower_bound(at);
+      if (it == map_.end() || it->first > at) {
+        const uint64_t end = it == map_.end() ? range.hi : std::min(range.hi, it->first);
+        it = map_.emplace(at, std::make_pair(end, Fact{})).first;
+      }
+      visit(it->second.second);
+      at = it->second.first;
+    }
+  }
+
+  // The pieces of [lo, hi) in order; where nothing is known, a piece without facts.
+  std::vector<std::pair<Range, Fact>> pieces(const Range& range) const {
+    std::vector<std::pair<Range, Fact>> out;
+    uint64_t at = range.lo;
+    auto it = map_.upper_bound(at);
+    if (it != map_.begin() && std::prev(it)->second.first > at) --it;
+    for (; it != map_.end() && it->first < range.hi; ++it) {
+      if (it->first > at) out.push_back({{at, it->first}, Fact{}});
+      const uint64_t end = std::min(range.hi, it->second.first);
+      out.push_back({{std::max(range.lo, it->first), end}, it->second.second});
+      at = end;
+    }
+    if (at < range.hi) out.push_back({{at, range.hi}, Fact{}});
+    return out;
+  }
+
+  // One fact for the whole range, instead of what was there.
+  void assign(const Range& range, Fact fact) {
+    if (range.lo == range.hi) return;
+    split(range.lo);
+    split(range.hi);
+    map_.erase(map_.lower_bound(range.lo), map_.lower_bound(range.hi));
+    map_.emplace(range.lo, std::make_pair(range.hi, std::move(fact)));
+  }
+
+ private:
+  void split(uint64_t at) {
+    auto it = map_.upper_bound(at);
+    if (it == map_.begin()) return;
+    --it;
+    if (it->first >= at || it->second.first <= at) return;
+    const uint64_t end = it->second.first;
+    it->second.first = at;
+    map_.emplace(at, std::make_pair(end, it->second.second));
+  }
+  std::map<uint64_t, std::pair<uint64_t, Fact>> map_;
+};
+
+}  // namespace tenon
