@@ -7,6 +7,7 @@
 #include "run/checkpoint/load.h"
 #include "run/checkpoint/manifest.h"
 #include "run/checkpoint/save.h"
+#include "run/checkpoint/shard_file.h"
 
 namespace tenon::checkpoint {
 namespace {
@@ -63,7 +64,8 @@ Result<std::string> make_manifest(const std::vector<std::string>& reports, const
   manifest.meta = meta;
   TENON_TRY(std::string text, manifest_text(manifest));
   if (text.size() > kMaxManifestBytes) return bad_argument("the manifest exceeds 256 MiB", tmp);
-  TENON_CHECK(parse_manifest(text, kManifestFile));
+  TENON_TRY(const Manifest written, parse_manifest(text, kManifestFile));
+  TENON_CHECK(lay_out(written, kManifestFile));
   return text;
 }
 

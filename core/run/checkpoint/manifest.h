@@ -51,6 +51,8 @@ struct Manifest {
   std::map<std::string, Tensor> tensors;  // by logical name
 };
 
+inline constexpr int64_t kMaxShards = 99999;
+
 struct Report {
   std::string attempt;  // name of the temporary directory
   uint32_t shard = 0;
@@ -60,6 +62,7 @@ struct Report {
 };
 
 // C003 (damaged), C008 (gaps, overlaps) or C013 (format of a newer Tenon), placed at `file` and the entry.
+// Whether the shards have room for their parts is lay_out()'s to say.
 Result<Manifest> parse_manifest(const std::string& text, const std::string& file);
 // Canonical JSON with its own digest and a newline; parse_manifest accepts these very bytes only.
 Result<std::string> manifest_text(const Manifest& manifest);

@@ -126,10 +126,4 @@ Result<std::vector<ShardLayout>> lay_out(const Manifest& manifest, const std::st
   return layouts;
 }
 
-Status check_layouts(const Manifest& manifest, const std::string& file) {
-  const auto layouts = lay_out(manifest, file);
-  if (!layouts.ok()) return layouts.error();
-  return {};
-}
-
 }  // namespace tenon::checkpoint

@@ -9,7 +9,6 @@
 
 namespace tenon::checkpoint {
 
-inline constexpr int64_t kMaxShards = 99999;
 inline constexpr int64_t kHeaderAlignment = 4096;
 // Readers of safetensors refuse longer headers.
 inline constexpr size_t kMaxHeaderBytes = 100'000'000;
@@ -41,6 +40,5 @@ Result<ShardLayout> lay_out(const SaveId& id, const std::map<std::string, Tensor
                             const std::string& file);
 // All shards of a manifest in one pass. C003 when a shard's size is not what its parts need.
 Result<std::vector<ShardLayout>> lay_out(const Manifest& manifest, const std::string& file);
-Status check_layouts(const Manifest& manifest, const std::string& file);
 
 }  // namespace tenon::checkpoint
