@@ -110,7 +110,7 @@ Result<int64_t> check_data(const Planned& planned) {
 
 std::string class_name(const Program& program) {
   if (program.pipeline_axis == kNone) return "every rank";
-  return fmt::format("{} {}", program.mesh.axes[program.pipeline_axis].name, program.pipeline_rank);
+  return fmt::format("{} {}", program.mesh.axes[program.pipeline_axis].name, program.class_index);
 }
 
 // Where a rank is, and with whom: one line for each axis, and for each set of axes that it exchanges over.

@@ -11,6 +11,7 @@
 #include "plan/emit/stages.h"
 #include "plan/finish/fuse.h"
 #include "plan/finish/memory.h"
+#include "plan/finish/waits.h"
 #include "plan/program/bucket_kernels.h"
 
 namespace tenon {

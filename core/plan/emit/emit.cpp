@@ -25,7 +25,7 @@ class Emitter {
     for (ClassEmitter& one : classes_) {
       Program& program = one.builder().program();
       program.pipeline_axis = pipeline_;
-      program.pipeline_rank = one.index();
+      program.class_index = one.index();
       out.push_back(std::move(program));
     }
     return out;
@@ -170,19 +170,21 @@ class Emitter {
     }
   }
 
+  // The graph's op that makes the scale, of one sum instead of each gradient's own.
   Operand clip(ClassEmitter& one, const Operand& sum) {
     Program& program = one.builder().program();
-    Instr instr = one.builder().begin("clip_scale", Phase::step);
     const Graph& graph = context_.joint.graph;
-    instr.attrs = graph.op(graph.value(context_.joint.outputs.at("scale")).producer).attrs;
-    const Operand norm = one.builder().scratch("norm", Dtype::f64, {});
-    Operand scale = one.builder().scratch("scale", Dtype::f64, {});
+    const Op& op = graph.op(graph.value(context_.joint.outputs.at("scale")).producer);
+    Instr instr = one.builder().begin(op.def->kind, op.phase);
+    instr.attrs = op.attrs;
     instr.in = {sum, program.outputs.at("count")};
-    instr.out = {norm, scale};
+    for (ValueId id : op.out) {
+      const Value& value = graph.value(id);
+      instr.out.push_back(one.builder().scratch(value.name, value.dtype, {}));
+      program.outputs[value.name] = instr.out.back();
+    }
     one.builder().push(std::move(instr));
-    program.outputs["norm"] = norm;
-    program.outputs["scale"] = scale;
-    return scale;
+    return program.outputs.at("scale");
   }
 
   const EmitContext& context_;

@@ -37,9 +37,6 @@ class ClassGradients {
   Operand norms();
 
  private:
-  struct Place {
-    size_t bucket, leaf;
-  };
   struct Filling {
     Operand memory;
     std::vector<bool> written;  // per leaf
@@ -58,7 +55,7 @@ class ClassGradients {
   std::vector<NormEntry> norm_plan(int64_t chunk) const;
 
   ClassScope& scope_;
-  std::map<ValueId, Place> at_;                        // values of a gradient's chain of additions
+  std::map<ValueId, LeafPlace> at_;                    // values of a gradient's chain of additions
   std::map<std::pair<size_t, int>, Filling> filling_;  // (bucket, microbatch or kWholeStep)
   std::vector<int> contributions_;                     // per bucket and microbatch
   std::vector<int> done_;                              // per bucket: microbatches complete

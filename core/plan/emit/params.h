@@ -33,11 +33,8 @@ class ClassParams {
   Operand gathered(size_t bucket, const Row& row);
   void prefetch(size_t bucket);
 
-  struct Place {
-    size_t bucket, leaf;
-  };
   ClassScope& scope_;
-  std::map<ValueId, Place> at_;
+  std::map<ValueId, LeafPlace> at_;
   std::vector<Operand> storage_;                   // per bucket
   std::map<size_t, std::vector<Operand>> states_;  // per bucket that is updated here: its slots
   std::vector<std::optional<Operand>> gathered_;   // per bucket

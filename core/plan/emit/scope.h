@@ -24,6 +24,11 @@ struct EmitContext {
   std::vector<double> flops;  // of each op, over all ranks
 };
 
+// A parameter as a class holds it: the leaf of which bucket.
+struct LeafPlace {
+  size_t bucket, leaf;
+};
+
 struct ClassScope {
   ClassScope(const EmitContext& shared, int place);
 

@@ -146,9 +146,9 @@ struct Program {
   std::vector<AxisId> seq_axes;                        // that shard each sample's tokens, major first
   std::map<std::string, Operand> outputs;              // "loss", "count", "norm", "scale", "logits"
   std::vector<FlatLayout> layouts;
-  // The class of ranks that run this: those with coordinate `pipeline_rank` on this axis. kNone: all.
+  // The class of ranks that run this: those with coordinate `class_index` on this axis. kNone: all.
   AxisId pipeline_axis = kNone;
-  int64_t pipeline_rank = 0;
+  int64_t class_index = 0;
   std::array<uint64_t, kNumSpaces> space_bytes{};
   uint64_t kernel_private_bytes = 0;  // what kernels declared to keep for themselves
   double flops = 0;                   // of one rank and step

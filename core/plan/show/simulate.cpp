@@ -73,7 +73,7 @@ class Runner {
     end_[id] = end;
     finish = std::max(finish, end);
     if (instr.lane != 0) time.transfers += end - start;
-    Span& span = spans_.emplace_back(span_of(program_, id, static_cast<int>(program_.pipeline_rank)));
+    Span& span = spans_.emplace_back(span_of(program_, id, static_cast<int>(program_.class_index)));
     span.start = start;
     span.end = end;
   }
@@ -147,8 +147,8 @@ class World {
   // Who must come, as classes.
   static std::vector<int64_t> members_of(const Program& program, const Instr& instr) {
     if (instr.kind == "send" || instr.kind == "recv")
-      return {std::min<int64_t>(program.pipeline_rank, instr.peer),
-              std::max<int64_t>(program.pipeline_rank, instr.peer)};
+      return {std::min<int64_t>(program.class_index, instr.peer),
+              std::max<int64_t>(program.class_index, instr.peer)};
     std::vector<int64_t> all;
     for (int64_t i = 0; i < program.mesh.axes[program.pipeline_axis].size; ++i) all.push_back(i);
     return all;
@@ -158,7 +158,7 @@ class World {
     const Program& program = runners_[index].program();
     const Instr& instr = program.instrs[id];
     const bool one_way = instr.kind == "send" || instr.kind == "recv";
-    const int64_t from = instr.kind == "send" ? program.pipeline_rank : one_way ? instr.peer : -1;
+    const int64_t from = instr.kind == "send" ? program.class_index : one_way ? instr.peer : -1;
     const auto key = std::pair(members_of(program, instr), from);
     auto& queue = meetings_[key];
     auto it = std::ranges::find_if(queue, [&](const Meeting& meeting) {

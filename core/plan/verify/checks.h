@@ -13,10 +13,10 @@ std::string where(const Program& program, InstrId id);
 Error refuse(const char* code, const std::string& cause, const std::string& place);
 
 // Bytes of a rank's memory; the space is in the top bits, so spaces never meet.
-struct Range {
+struct ByteRange {
   uint64_t lo = 0, hi = 0;
 };
-Range range_of(const Program& program, const Operand& operand);
+ByteRange range_of(const Program& program, const Operand& operand);
 
 // Calls visit(operand, write) for all that an instruction touches.
 template <class Visit>
@@ -32,7 +32,7 @@ class ByteMap {
  public:
   // Calls visit(fact) for every piece of [lo, hi), creating what is missing.
   template <class Visit>
-  void each(const Range& range, Visit visit) {
+  void each(const ByteRange& range, Visit visit) {
     split(range.lo);
     split(range.hi);
     for (uint64_t at = range.lo; at < range.hi;) {
@@ -47,8 +47,8 @@ class ByteMap {
   }
 
   // The pieces of [lo, hi) in order; where nothing is known, a piece without facts.
-  std::vector<std::pair<Range, Fact>> pieces(const Range& range) const {
-    std::vector<std::pair<Range, Fact>> out;
+  std::vector<std::pair<ByteRange, Fact>> pieces(const ByteRange& range) const {
+    std::vector<std::pair<ByteRange, Fact>> out;
     uint64_t at = range.lo;
     auto it = map_.upper_bound(at);
     if (it != map_.begin() && std::prev(it)->second.first > at) --it;
@@ -63,7 +63,7 @@ class ByteMap {
   }
 
   // One fact for the whole range, instead of what was there.
-  void assign(const Range& range, Fact fact) {
+  void assign(const ByteRange& range, Fact fact) {
     if (range.lo == range.hi) return;
     split(range.lo);
     split(range.hi);

@@ -15,7 +15,7 @@ namespace tenon {
 namespace {
 
 // Through which buffer the bytes got their content: seen through another one they mean nothing.
-struct Held {
+struct Seen {
   BufferId buffer = kNone;
   Content content;
 };
@@ -25,7 +25,7 @@ constexpr const char* kZeros = "(zeros)";
 constexpr const char* kOwnPart = "(own part of parameters)";
 constexpr const char* kUpdated = "(updated parameters)";
 
-Range moved(const Range& range, uint64_t from, uint64_t to) {
+ByteRange moved(const ByteRange& range, uint64_t from, uint64_t to) {
   return {range.lo - from + to, range.hi - from + to};
 }
 
@@ -93,9 +93,9 @@ class Completeness {
   }
 
  private:
-  Range range(const Operand& operand) const { return range_of(program_, operand); }
+  ByteRange range(const Operand& operand) const { return range_of(program_, operand); }
 
-  Pieces read(const Range& range, BufferId buffer) const {
+  Pieces read(const ByteRange& range, BufferId buffer) const {
     Pieces out;
     for (auto& [piece, held] : bytes_.pieces(range)) {
       out.emplace_back(piece, held.buffer == buffer ? std::move(held.content) : Content{});
@@ -105,7 +105,7 @@ class Completeness {
   Pieces read(const Operand& operand) const { return read(range(operand), operand.buffer); }
   Content content_of(const Operand& operand) const { return uniform(read(operand)); }
   void write(const Operand& operand, Content content) {
-    bytes_.assign(range(operand), Held{operand.buffer, std::move(content)});
+    bytes_.assign(range(operand), Seen{operand.buffer, std::move(content)});
   }
 
   Status step(InstrId id) {
@@ -152,7 +152,7 @@ class Completeness {
 
   Status move(const Instr& instr) {
     for (auto& [piece, content] : result_of(instr))
-      bytes_.assign(piece, Held{instr.out[0].buffer, std::move(content)});
+      bytes_.assign(piece, Seen{instr.out[0].buffer, std::move(content)});
     return {};
   }
 
@@ -198,7 +198,7 @@ class Completeness {
     Pieces out = read(operand);
     const uint64_t start = range(operand).lo;
     for (auto& [piece, content] : out) piece = moved(piece, start, 0);
-    if (fresh_.contains(operand.buffer)) out = {{Range{0, operand.bytes()}, updated()}};
+    if (fresh_.contains(operand.buffer)) out = {{ByteRange{0, operand.bytes()}, updated()}};
     return out;
   }
   static Content updated() {
@@ -217,14 +217,14 @@ class Completeness {
     }
     const uint64_t start = range(operand).lo;
     for (const auto& [piece, content] : pieces)
-      bytes_.assign(moved(piece, 0, start), Held{operand.buffer, content});
+      bytes_.assign(moved(piece, 0, start), Seen{operand.buffer, content});
     return {};
   }
 
   // Sends and broadcasts: to a channel, or from it once something is there.
   Status pass_on(InstrId id) {
     const Instr& instr = program_.instrs[id];
-    const int64_t me = program_.pipeline_rank;
+    const int64_t me = program_.class_index;
     if (instr.kind == "send") {
       channel(me, instr.peer, "send").push_back(relative(instr.in[0]));
       return {};
@@ -246,7 +246,7 @@ class Completeness {
   // A sum over the classes: only norms are.
   Status merge_classes(InstrId id) {
     const Instr& instr = program_.instrs[id];
-    const int64_t me = program_.pipeline_rank;
+    const int64_t me = program_.class_index;
     if (!announced_) {
       for (int64_t other = 0; other < classes_; ++other) {
         if (other != me) channel(me, other, "sum").push_back(relative(instr.in[0]));
@@ -310,10 +310,10 @@ class Completeness {
   }
 
   Pieces added(const Instr& instr) const {
-    const Range to = range(instr.out[0]), a = range(instr.in[0]), b = range(instr.in[1]);
+    const ByteRange to = range(instr.out[0]), a = range(instr.in[0]), b = range(instr.in[1]);
     Pieces out;
     for (const auto& [left, x] : read(instr.in[0])) {
-      const Range beside = moved(left, a.lo, b.lo);
+      const ByteRange beside = moved(left, a.lo, b.lo);
       for (const auto& [right, y] : read(beside, instr.in[1].buffer))
         out.emplace_back(moved(right, b.lo, to.lo), sum(x, y));
     }
@@ -365,7 +365,7 @@ class Completeness {
       if (!fits) return {{range(instr.out[0]), mixture()}};
       layout->pieces = reduced(part, instr).part_of->pieces;
     } else {
-      const Range from = range(instr.in[0]);
+      const ByteRange from = range(instr.in[0]);
       for (auto& [piece, content] : read(instr.in[0]))
         layout->pieces.emplace_back(moved(piece, from.lo, 0), reduced(std::move(content), instr));
     }
@@ -376,7 +376,7 @@ class Completeness {
 
   // Part j is member j's: at the place of this rank's part within the buffer.
   Pieces exchanged(const Instr& instr) const {
-    const Range to = range(instr.out[0]), from = range(instr.in[0]);
+    const ByteRange to = range(instr.out[0]), from = range(instr.in[0]);
     const int64_t n = program_.mesh.size(instr.axes);
     const auto layout = std::make_shared<PartLayout>();
     layout->axis = instr.axes[0];
@@ -395,13 +395,13 @@ class Completeness {
       content.part_of = layout;
       content.summed[layout->axis] = only(j, n);
       const uint64_t lo = to.lo + static_cast<uint64_t>(j) * layout->part_bytes;
-      out.emplace_back(Range{lo, lo + layout->part_bytes}, std::move(content));
+      out.emplace_back(ByteRange{lo, lo + layout->part_bytes}, std::move(content));
     }
     return out;
   }
 
   Pieces gathered(const Instr& instr) const {
-    const Range to = range(instr.out[0]), from = range(instr.in[0]);
+    const ByteRange to = range(instr.out[0]), from = range(instr.in[0]);
     const Content content = content_of(instr.in[0]);
     const int64_t n = program_.mesh.size(instr.axes);
     const AxisId axis = instr.axes[0];
@@ -424,7 +424,7 @@ class Completeness {
       if (!part.empty() && axes_.contains(axis) && instr.axes.size() == 1)
         part.summed.try_emplace(axis, only(j, n));
       const uint64_t bytes = from.hi - from.lo, lo = to.lo + static_cast<uint64_t>(j) * bytes;
-      out.emplace_back(Range{lo, lo + bytes}, std::move(part));
+      out.emplace_back(ByteRange{lo, lo + bytes}, std::move(part));
     }
     return out;
   }
@@ -438,9 +438,9 @@ class Completeness {
   // What a leaf's gradient is within the gradient memory of its bucket.
   Content gradient_of(const FlatLayout::Leaf& leaf, const Operand& bucket) const {
     const auto size = static_cast<uint64_t>(size_of(bucket.dtype));
-    const Range inside{static_cast<uint64_t>(leaf.first) * size,
-                       static_cast<uint64_t>(leaf.first + leaf.count) * size};
-    const Range all = range(bucket);
+    const ByteRange inside{static_cast<uint64_t>(leaf.first) * size,
+                           static_cast<uint64_t>(leaf.first + leaf.count) * size};
+    const ByteRange all = range(bucket);
     const Content whole = content_of(bucket);
     if (whole.part_of == nullptr) return uniform(read(moved(inside, 0, all.lo), bucket.buffer));
     Pieces out;
@@ -651,7 +651,7 @@ class Completeness {
   bool announced_ = false;    // this class's share of a sum over classes
   std::set<AxisId> axes_;     // that shard the samples
   std::set<BufferId> fresh_;  // parameters' buffers that hold this step's result
-  ByteMap<Held> bytes_;
+  ByteMap<Seen> bytes_;
   std::map<std::pair<int, std::string>, int> ops_;
   std::map<std::string, int> updates_;
 };

@@ -13,7 +13,7 @@ Content sum_of_parts(const Content& a, const Content& b) {
   layout->pieces.clear();
   for (const auto& [range, content] : x.pieces) {
     for (const auto& [other, more] : y.pieces) {
-      const Range both{std::max(range.lo, other.lo), std::min(range.hi, other.hi)};
+      const ByteRange both{std::max(range.lo, other.lo), std::min(range.hi, other.hi)};
       if (both.lo < both.hi) layout->pieces.emplace_back(both, sum(content, more));
     }
   }

@@ -28,7 +28,7 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
-using Pieces = std::vector<std::pair<Range, Content>>;
+using Pieces = std::vector<std::pair<ByteRange, Content>>;
 
 struct PartLayout {
   Pieces pieces;  // relative to the start

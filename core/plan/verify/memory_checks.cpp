@@ -43,7 +43,7 @@ Status check_order(const Program& program) {
   return status;
 }
 
-bool overlap(const Range& a, const Range& b) { return a.lo < b.hi && b.lo < a.hi; }
+bool overlap(const ByteRange& a, const ByteRange& b) { return a.lo < b.hi && b.lo < a.hi; }
 
 // What an instruction writes is apart from all else that it touches, unless it says that it works in place.
 Status check_within(const Program& program, InstrId id) {
@@ -51,7 +51,7 @@ Status check_within(const Program& program, InstrId id) {
   std::vector<Operand> writes = instr.out;
   if (instr.workspace.buffer != kNone) writes.push_back(instr.workspace);
   for (size_t k = 0; k < writes.size(); ++k) {
-    const Range mine = range_of(program, writes[k]);
+    const ByteRange mine = range_of(program, writes[k]);
     const auto shared = [&](const Operand& other) {
       return refuse(
           "V004",
@@ -59,7 +59,7 @@ Status check_within(const Program& program, InstrId id) {
           where(program, id));
     };
     for (size_t i = 0; i < instr.in.size(); ++i) {
-      const Range other = range_of(program, instr.in[i]);
+      const ByteRange other = range_of(program, instr.in[i]);
       const bool in_place =
           k == 0 && other.lo == mine.lo && other.hi == mine.hi &&
           (instr.kind == "all_reduce" || instr.kind == "broadcast" || static_cast<int>(i) == instr.inplace);

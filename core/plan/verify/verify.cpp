@@ -20,7 +20,7 @@ Error refuse(const char* code, const std::string& cause, const std::string& plac
                TENON_E_INTERNAL};
 }
 
-Range range_of(const Program& program, const Operand& operand) {
+ByteRange range_of(const Program& program, const Operand& operand) {
   const Buffer& buffer = program.buffers[operand.buffer];
   const uint64_t base = (static_cast<uint64_t>(buffer.space) << 60) + buffer.offset + operand.offset;
   return {base, base + operand.bytes()};
@@ -88,7 +88,7 @@ bool peers_fit(const Program& program, const Instr& instr) {
   if (!one_way(instr.kind) && instr.kind != "broadcast") return true;
   const bool there =
       instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
-  return there && (!one_way(instr.kind) || (crosses && instr.peer != program.pipeline_rank));
+  return there && (!one_way(instr.kind) || (crosses && instr.peer != program.class_index));
 }
 
 // Transfers with one peer have a lane for it, the others that of their first axis.
@@ -264,7 +264,7 @@ Status check_symmetric(const std::vector<Program>& programs) {
       kept.axes = {0};
       transfers.emplace_back().instr = id;
     }
-    const auto projected = transfers_of(quotient, program.pipeline_rank);
+    const auto projected = transfers_of(quotient, program.class_index);
     for (size_t i = 0; i < projected.size(); ++i) {
       const InstrId id = transfers[i].instr;
       transfers[i] = projected[i];

@@ -24,20 +24,22 @@ constexpr std::array<DtypeRow, 7> kDtypes{
     {{"F64", 8}, {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"I64", 8}, {"I32", 4}, {"U8", 1}}};
 
 // Where in which document we are, and with which code to complain.
-struct Place {
+struct DocumentPlace {
   const char* code;
   std::string file;
   std::string entry;
 
-  Place at(const std::string& key) const { return {code, file, entry.empty() ? key : entry + "." + key}; }
-  Place at(size_t i) const { return {code, file, entry + "[" + std::to_string(i) + "]"}; }
+  DocumentPlace at(const std::string& key) const {
+    return {code, file, entry.empty() ? key : entry + "." + key};
+  }
+  DocumentPlace at(size_t i) const { return {code, file, entry + "[" + std::to_string(i) + "]"}; }
   Error error(std::string cause) const {
     return damaged(code, std::move(cause), entry.empty() ? file : file + ": " + entry);
   }
 };
 
 Status check_keys(const Json& object, const std::vector<std::string>& required, const std::string& optional,
-                  const Place& place) {
+                  const DocumentPlace& place) {
   if (!object.is_object()) return place.error("must be an object");
   for (const std::string& key : required) {
     if (!object.contains(key)) return place.error("key '" + key + "' is missing");
@@ -50,20 +52,20 @@ Status check_keys(const Json& object, const std::vector<std::string>& required, 
   return {};
 }
 
-Result<int64_t> read_integer(const Json& value, const Place& place) {
+Result<int64_t> read_integer(const Json& value, const DocumentPlace& place) {
   const bool fits = value.is_number_integer() &&
                     (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{INT64_MAX});
   if (!fits || value.get<int64_t>() < 0) return place.error("must be an integer from 0 to 2^63 - 1");
   return value.get<int64_t>();
 }
 
-Result<std::string> read_string(const Json& value, const Place& place) {
+Result<std::string> read_string(const Json& value, const DocumentPlace& place) {
   if (!value.is_string()) return place.error("must be a string");
   return value.get<std::string>();
 }
 
 // A fixed number of lower-case hexadecimal digits.
-Result<std::string> read_hex(const Json& value, size_t digits, const Place& place) {
+Result<std::string> read_hex(const Json& value, size_t digits, const DocumentPlace& place) {
   TENON_TRY(std::string text, read_string(value, place));
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (text.size() != digits || !std::all_of(text.begin(), text.end(), is_digit)) {
@@ -79,7 +81,7 @@ std::string hex16(uint64_t value) {
   return text;
 }
 
-Result<uint32_t> read_dtype(const Json& value, const Place& place) {
+Result<uint32_t> read_dtype(const Json& value, const DocumentPlace& place) {
   TENON_TRY(const std::string text, read_string(value, place));
   for (uint32_t i = 0; i < kDtypes.size(); ++i) {
     if (text == kDtypes[i].name) return i;
@@ -87,7 +89,7 @@ Result<uint32_t> read_dtype(const Json& value, const Place& place) {
   return place.error("unknown element type '" + text.substr(0, 80) + "'");
 }
 
-Result<Shape> read_shape(const Json& value, const Place& place) {
+Result<Shape> read_shape(const Json& value, const DocumentPlace& place) {
   if (!value.is_array() || value.size() > kMaxDims)
     return place.error("must be an array of at most 16 sizes");
   Shape shape;
@@ -99,14 +101,14 @@ Result<Shape> read_shape(const Json& value, const Place& place) {
   return shape;
 }
 
-Result<Range> read_range(const Json& value, const Place& place) {
+Result<Range> read_range(const Json& value, const DocumentPlace& place) {
   if (!value.is_array() || value.size() != 2) return place.error("must be [start, size]");
   TENON_TRY(const int64_t start, read_integer(value[0], place.at(0)));
   TENON_TRY(const int64_t size, read_integer(value[1], place.at(1)));
   return Range{start, size};
 }
 
-Result<Box> read_box(const Json& value, const Shape& shape, const Place& place) {
+Result<Box> read_box(const Json& value, const Shape& shape, const DocumentPlace& place) {
   if (!value.is_array() || value.size() != shape.size()) return place.error("must have one range per dim");
   Box box;
   for (size_t i = 0; i < value.size(); ++i) {
@@ -117,7 +119,7 @@ Result<Box> read_box(const Json& value, const Shape& shape, const Place& place) 
   return box;
 }
 
-Status read_extent(const Json& value, const Shape& shape, Part& part, const Place& place) {
+Status read_extent(const Json& value, const Shape& shape, Part& part, const DocumentPlace& place) {
   TENON_TRY(part.box, read_box(value["box"], shape, place.at("box")));
   const int64_t elements = num_elements(part.box);
   if (value.contains("flat")) {
@@ -129,7 +131,7 @@ Status read_extent(const Json& value, const Shape& shape, Part& part, const Plac
   return {};
 }
 
-Status read_chunks(const Json& value, int64_t bytes, Part& part, const Place& place) {
+Status read_chunks(const Json& value, int64_t bytes, Part& part, const DocumentPlace& place) {
   const int64_t expected = (bytes + kChunkBytes - 1) / kChunkBytes;
   if (!value.is_array() || static_cast<int64_t>(value.size()) != expected) {
     return place.error("must have " + std::to_string(expected) + " checksums");
@@ -143,7 +145,7 @@ Status read_chunks(const Json& value, int64_t bytes, Part& part, const Place& pl
   return {};
 }
 
-Result<Part> read_part(const Json& value, const Tensor& tensor, const Place& place) {
+Result<Part> read_part(const Json& value, const Tensor& tensor, const DocumentPlace& place) {
   TENON_CHECK(check_keys(value, {"shard", "offset", "box", "chunks"}, "flat", place));
   Part part;
   TENON_TRY(const int64_t shard, read_integer(value["shard"], place.at("shard")));
@@ -156,7 +158,7 @@ Result<Part> read_part(const Json& value, const Tensor& tensor, const Place& pla
   return part;
 }
 
-Result<Tensor> read_tensor(const Json& value, const Place& place) {
+Result<Tensor> read_tensor(const Json& value, const DocumentPlace& place) {
   TENON_CHECK(check_keys(value, {"dtype", "shape", "parts"}, "", place));
   Tensor tensor;
   TENON_TRY(tensor.dtype, read_dtype(value["dtype"], place.at("dtype")));
@@ -170,7 +172,7 @@ Result<Tensor> read_tensor(const Json& value, const Place& place) {
   return tensor;
 }
 
-Result<std::map<std::string, Tensor>> read_tensors(const Json& value, const Place& place) {
+Result<std::map<std::string, Tensor>> read_tensors(const Json& value, const DocumentPlace& place) {
   if (!value.is_object()) return place.error("must be an object");
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, entry] : value.items()) {
@@ -182,7 +184,7 @@ Result<std::map<std::string, Tensor>> read_tensors(const Json& value, const Plac
   return tensors;
 }
 
-Result<SaveId> read_id(const Json& value, const Place& place) {
+Result<SaveId> read_id(const Json& value, const DocumentPlace& place) {
   SaveId id;
   TENON_TRY(id.run_id, read_string(value["run_id"], place.at("run_id")));
   TENON_TRY(id.step, read_integer(value["step"], place.at("step")));
@@ -191,14 +193,14 @@ Result<SaveId> read_id(const Json& value, const Place& place) {
   return id;
 }
 
-Result<Shard> read_shard(const Json& value, const Place& place) {
+Result<Shard> read_shard(const Json& value, const DocumentPlace& place) {
   Shard shard;
   TENON_TRY(shard.bytes, read_integer(value["bytes"], place.at("bytes")));
   TENON_TRY(shard.sha256, read_hex(value["sha256"], 64, place.at("sha256")));
   return shard;
 }
 
-Status check_format(const Json& document, const char* format, const Place& place) {
+Status check_format(const Json& document, const char* format, const DocumentPlace& place) {
   if (!document.is_object() || document.value("format", Json()) != format) {
     return place.error(std::string("not a document of format '") + format + "'");
   }
@@ -212,7 +214,7 @@ Status check_format(const Json& document, const char* format, const Place& place
 
 // The digest is that of the canonical text without the digest itself, in every version of the format: damage
 // is told from another version. Takes the digest out of the document.
-Status check_self_digest(const std::string& text, Json& document, const Place& place) {
+Status check_self_digest(const std::string& text, Json& document, const DocumentPlace& place) {
   if (!document.is_object()) return place.error("must be an object");
   if (canonical(document) + "\n" != text) return place.error("is not in canonical form");
   TENON_TRY(const std::string stored, read_hex(document["self_sha256"], 64, place.at("self_sha256")));
@@ -222,7 +224,7 @@ Status check_self_digest(const std::string& text, Json& document, const Place& p
   return {};
 }
 
-Result<Json> read_document(const std::string& text, const Place& place) {
+Result<Json> read_document(const std::string& text, const DocumentPlace& place) {
   auto document = parse_json(text, place.file);
   if (!document.ok()) return place.error(document.error().cause);
   return std::move(document).value();
@@ -258,7 +260,7 @@ const char* dtype_name(uint32_t dtype) { return dtype < kDtypes.size() ? kDtypes
 int64_t dtype_bytes(uint32_t dtype) { return dtype < kDtypes.size() ? kDtypes[dtype].bytes : 0; }
 
 Result<Manifest> parse_manifest(const std::string& text, const std::string& file) {
-  const Place place{kBadManifest, file, ""};
+  const DocumentPlace place{kBadManifest, file, ""};
   TENON_TRY(Json document, read_document(text, place));
   TENON_CHECK(check_self_digest(text, document, place));
   TENON_CHECK(check_format(document, kManifestFormat, place));
@@ -298,7 +300,7 @@ Result<std::string> manifest_text(const Manifest& manifest) {
 }
 
 Result<Report> parse_report(const std::string& text) {
-  const Place place{kBadReport, "shard report", ""};
+  const DocumentPlace place{kBadReport, "shard report", ""};
   TENON_TRY(Json document, read_document(text, place));
   TENON_CHECK(check_format(document, kReportFormat, place));
   TENON_CHECK(check_keys(

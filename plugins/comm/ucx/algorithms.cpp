@@ -86,7 +86,7 @@ void Algorithm::reserve() {
   std::memset(staging_.get(), 0, staging_bytes_);  // page faults now, not in the step
 }
 
-Algorithm::Range Algorithm::segment(int member, uint64_t number) const {
+comm::ElementRange Algorithm::segment(int member, uint64_t number) const {
   const uint64_t end = parts_[static_cast<size_t>(member) + 1];
   const uint64_t begin = std::min(end, parts_[static_cast<size_t>(member)] + number * segment_count_);
   return {begin, std::min(segment_count_, end - begin)};
@@ -130,24 +130,24 @@ void Algorithm::finish(int stage) {
 
 // Empty parts need no message: both ends know the counts, which the cards have compared.
 void Algorithm::post_scatter(uint64_t number, Transfers& transfers) {
-  const Range mine = segment(op_.me, number);
+  const comm::ElementRange mine = segment(op_.me, number);
   for (int i = 1; i < op_.n && mine.count > 0; ++i) {
     const int member = (op_.me + i) % op_.n;
     transfers.receive(member, staging(member), mine.count * op_.element, Channel::kScatter);
   }
   for (int i = 1; i < op_.n; ++i) {
     const int member = (op_.me + i) % op_.n;
-    const Range theirs = segment(member, number);
+    const comm::ElementRange theirs = segment(member, number);
     if (theirs.count == 0) continue;
     transfers.send(member, op_.src_at(theirs.begin), theirs.count * op_.element, Channel::kScatter);
   }
 }
 
 void Algorithm::post_gather(uint64_t number, Transfers& transfers) {
-  const Range mine = segment(op_.me, number);
+  const comm::ElementRange mine = segment(op_.me, number);
   for (int i = 1; i < op_.n; ++i) {
     const int member = (op_.me + i) % op_.n;
-    const Range theirs = segment(member, number);
+    const comm::ElementRange theirs = segment(member, number);
     if (theirs.count == 0) continue;
     transfers.receive(member, op_.dst_at(theirs.begin), theirs.count * op_.element, Channel::kGather);
   }
@@ -158,8 +158,8 @@ void Algorithm::post_gather(uint64_t number, Transfers& transfers) {
 
 // In each step everyone passes on the slice that it has had longest: its own first.
 void Algorithm::post_ring(uint64_t number, int step, Transfers& transfers) {
-  const Range out = segment((op_.me - step + op_.n) % op_.n, number);
-  const Range in = segment((op_.me - step - 1 + 2 * op_.n) % op_.n, number);
+  const comm::ElementRange out = segment((op_.me - step + op_.n) % op_.n, number);
+  const comm::ElementRange in = segment((op_.me - step - 1 + 2 * op_.n) % op_.n, number);
   if (in.count > 0) {
     transfers.receive((op_.me + op_.n - 1) % op_.n, op_.dst_at(in.begin), in.count * op_.element,
                       Channel::kGather);
@@ -169,13 +169,14 @@ void Algorithm::post_ring(uint64_t number, int step, Transfers& transfers) {
 }
 
 // What a member still holds after so many halvings.
-Algorithm::Range Algorithm::held(int member, int stages) const {
+comm::ElementRange Algorithm::held(int member, int stages) const {
   const uint64_t line = kLine / op_.element;
-  Range range{0, op_.count};
+  comm::ElementRange range{0, op_.count};
   for (int k = 0; k < stages; ++k) {
     const uint64_t lower = std::min(range.count, (range.count / 2 + line - 1) / line * line);
     const bool upper_half = (member >> k & 1) != 0;
-    range = upper_half ? Range{range.begin + lower, range.count - lower} : Range{range.begin, lower};
+    range = upper_half ? comm::ElementRange{range.begin + lower, range.count - lower}
+                       : comm::ElementRange{range.begin, lower};
   }
   return range;
 }
@@ -184,10 +185,10 @@ void Algorithm::post_halving(int stage, Transfers& transfers) {
   const bool halves = stage < halvings_;
   const int k = halves ? stage : 2 * halvings_ - 1 - stage;
   const int partner = op_.me ^ (1 << k);
-  const Range mine = held(op_.me, k + 1), theirs = held(partner, k + 1);
+  const comm::ElementRange mine = held(op_.me, k + 1), theirs = held(partner, k + 1);
   const Channel channel = halves ? Channel::kScatter : Channel::kGather;
   const std::byte* have = stage == 0 ? op_.src : op_.dst;
-  const Range in = halves ? mine : theirs, out = halves ? theirs : mine;
+  const comm::ElementRange in = halves ? mine : theirs, out = halves ? theirs : mine;
   std::byte* to = halves ? staging_.get() : op_.dst_at(in.begin);
   if (in.count > 0) transfers.receive(partner, to, in.count * op_.element, channel);
   if (out.count > 0)
@@ -197,7 +198,7 @@ void Algorithm::post_halving(int stage, Transfers& transfers) {
 // The lower block stands on the left of the tree's node.
 void Algorithm::add_half(int stage) {
   if (stage >= halvings_) return;
-  const Range mine = held(op_.me, stage + 1);
+  const comm::ElementRange mine = held(op_.me, stage + 1);
   if (mine.count == 0) return;
   const std::byte* have = (stage == 0 ? op_.src : op_.dst) + mine.begin * op_.element;
   const void* pair[] = {have, staging_.get()};
@@ -287,7 +288,7 @@ void Algorithm::post_barrier(int stage, Transfers& transfers) {
 }
 
 void Algorithm::reduce(uint64_t number) {
-  const Range mine = direct_ ? Range{0, op_.count} : segment(op_.me, number);
+  const comm::ElementRange mine = direct_ ? comm::ElementRange{0, op_.count} : segment(op_.me, number);
   if (mine.count == 0) return;
   for (int k = 0; k < op_.n; ++k) {
     const bool own = k == op_.me;

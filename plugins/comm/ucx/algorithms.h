@@ -46,14 +46,11 @@ class Algorithm {
   void finish(int stage);
 
  private:
-  struct Range {
-    uint64_t begin, count;
-  };
   struct Free {
     void operator()(std::byte* p) const { std::free(p); }
   };
   void plan_reduction();
-  Range segment(int member, uint64_t number) const;
+  comm::ElementRange segment(int member, uint64_t number) const;
   // all_reduce of slices: each segment is one stage of scattering and some of gathering.
   int stage_in_segment(int stage) const { return stage % (1 + gather_stages_); }
   uint64_t segment_of(int stage) const { return static_cast<uint64_t>(stage / (1 + gather_stages_)); }
@@ -62,7 +59,7 @@ class Algorithm {
   void post_gather(uint64_t number, Transfers& transfers);
   void post_ring(uint64_t number, int step, Transfers& transfers);
   void post_halving(int stage, Transfers& transfers);
-  Range held(int member, int stages) const;
+  comm::ElementRange held(int member, int stages) const;
   void add_half(int stage);
   void post_direct(Transfers& transfers);
   void post_all_gather(Transfers& transfers);

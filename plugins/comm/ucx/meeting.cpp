@@ -12,15 +12,11 @@
 
 namespace tenon::comm_ucx {
 
+using comm::ElementRange;
 using comm::kMs;
 using comm::Op;
 
 namespace {
-
-// Of an all_to_all, at the head of what its part holds: the elements of src that go to each member.
-struct Range {
-  uint64_t begin, count;
-};
 
 bool in_segment(uint32_t segment) { return segment < kPrivate; }
 
@@ -42,8 +38,9 @@ Meeting::Meeting(Group& group, const Op& op, comm::Reducer reducer)
       signature_(comm::signature(op)),
       text_(comm::describe(op)) {}
 
+// Of an all_to_all, at the head of what its part holds: the elements of src that go to each member.
 uint64_t Meeting::table_bytes() const {
-  return op_.kind == TENON_COMM_ALL_TO_ALL ? static_cast<uint64_t>(op_.n) * sizeof(Range) : 0;
+  return op_.kind == TENON_COMM_ALL_TO_ALL ? static_cast<uint64_t>(op_.n) * sizeof(ElementRange) : 0;
 }
 
 // What the others need of mine.
@@ -130,7 +127,7 @@ void Meeting::put_inline(Part& mine) {
   std::byte* to = sequence_.ring.payload(number_, me_);
   if (op_.kind == TENON_COMM_ALL_TO_ALL && mine.src_segment != kPrivate) {
     for (int m = 0; m < op_.n; ++m) {
-      const Range range{op_.src_offsets[static_cast<size_t>(m)], op_.src_count(m)};
+      const ElementRange range{op_.src_offsets[static_cast<size_t>(m)], op_.src_count(m)};
       std::memcpy(to + static_cast<size_t>(m) * sizeof range, &range, sizeof range);
     }
   }
@@ -198,7 +195,7 @@ bool Meeting::resolve() {
 
 void Meeting::find_parts_for_me() {
   for (int m = 0; m < op_.n; ++m) {
-    Range range{};
+    ElementRange range{};
     const std::byte* table = sequence_.ring.payload(number_, m);
     std::memcpy(&range, table + static_cast<size_t>(op_.me) * sizeof range, sizeof range);
     work_.members()[static_cast<size_t>(m)].src_begin = range.begin;

@@ -25,11 +25,11 @@ struct Attention {
     }
   };
 
-  struct Range {
+  struct Bounds {
     int32_t low, high;
   };
-  static Range range(const int32_t* pos, int64_t n) {
-    Range r{pos[0], pos[0]};
+  static Bounds bounds_of(const int32_t* pos, int64_t n) {
+    Bounds r{pos[0], pos[0]};
     for (int64_t i = 1; i < n; ++i) {
       r.low = pos[i] < r.low ? pos[i] : r.low;
       r.high = pos[i] > r.high ? pos[i] : r.high;
@@ -46,7 +46,7 @@ struct Attention {
     int64_t columns() const { return round_up(end - begin, kBlock); }
   };
   static bool visible(const AttentionArgs<T>& a, int64_t key, int32_t high) {
-    return range(a.kpos + key, part(a.keys, key)).low <= high;
+    return bounds_of(a.kpos + key, part(a.keys, key)).low <= high;
   }
   // The first run at or behind key `from`; empty at the end.
   static Run next_run(const AttentionArgs<T>& a, int64_t from, int32_t high) {
@@ -75,7 +75,7 @@ struct Attention {
         : queries(n), before(run.columns() - kBlock) {
       int64_t most = before;
       for (int64_t g = 0; g < groups(); ++g) {
-        const int32_t high = range(a.qpos + query + g * kGroup, rows(g)).high;
+        const int32_t high = bounds_of(a.qpos + query + g * kGroup, rows(g)).high;
         int64_t end = run.end - run.begin;
         while (end > most && a.kpos[run.begin + end - 1] > high) --end;
         keys[g] = most = end;
@@ -141,10 +141,10 @@ struct Attention {
 
   // Scores that must not count become -inf.
   static void mask(const AttentionArgs<T>& a, const Run& run, int64_t query, int64_t n, T* score) {
-    const Range seen = range(a.qpos + query, n);
+    const Bounds seen = bounds_of(a.qpos + query, n);
     for (int64_t j = run.begin; j < run.end; j += kBlock) {
       const int64_t keys = part(a.keys, j);
-      if (keys == kBlock && range(a.kpos + j, keys).high <= seen.low) continue;
+      if (keys == kBlock && bounds_of(a.kpos + j, keys).high <= seen.low) continue;
       for (int64_t i = 0; i < n; ++i) {
         const int32_t pos = a.qpos[query + i];
         T* row = score + i * kRun + (j - run.begin);
@@ -210,7 +210,7 @@ struct Attention {
 
     void block(int64_t begin) {
       const int64_t n = part(a.queries, begin);
-      const int32_t high = range(a.qpos + begin, n).high;
+      const int32_t high = bounds_of(a.qpos + begin, n).high;
       rows(a.q + begin * a.q_stride, a.q_stride, n, a.width, a.scale, query, ld);
       for (int64_t i = 0; i < n * ld; ++i) out[i] = 0;
       for (int64_t i = 0; i < n; ++i) {
@@ -275,7 +275,7 @@ struct Attention {
 
     void block(int64_t rep, int64_t begin) {
       const int64_t n = part(a.queries, begin), at = rep * a.width + begin * a.q_stride;
-      const int32_t high = range(a.qpos + begin, n).high;
+      const int32_t high = bounds_of(a.qpos + begin, n).high;
       const T* lse = a.lse + rep * a.queries + begin;
       rows(a.q + at, a.q_stride, n, a.width, a.scale, query, ld);
       rows(a.dout + at, a.q_stride, n, a.width, T{1}, dout, ld);

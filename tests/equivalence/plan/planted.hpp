@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/emit/emit.h"
+#include "plan/finish/waits.h"
 #include "plan/finish/memory.h"
 #include "plan/verify/verify.h"
 

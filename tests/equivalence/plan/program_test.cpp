@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "plan/finish/memory.h"
+#include "plan/finish/waits.h"
 #include "programs.hpp"
 
 namespace tenon::test {

@@ -79,7 +79,7 @@ TEST_P(Symmetry, of_faulty_programs_is_what_every_rank_shows) {
         break;
     }
     ++verdicts[verdict(what + ", instruction " + std::to_string(a) + " and " + std::to_string(b) +
-                       " of class " + std::to_string(program.pipeline_rank))];
+                       " of class " + std::to_string(program.class_index))];
   }
   EXPECT_GE(verdicts["V002"] + verdicts["V003"], kFaults * 3 / 4);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/show/spans.h"
 #include "schedule_case.hpp"
 
 namespace tenon::test {

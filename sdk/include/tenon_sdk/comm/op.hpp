@@ -48,6 +48,11 @@ inline bool reduces(uint32_t kind) {
 }
 inline bool pairwise(uint32_t kind) { return kind == TENON_COMM_SEND || kind == TENON_COMM_RECV; }
 
+// Some elements of a buffer, one behind the other.
+struct ElementRange {
+  uint64_t begin, count;
+};
+
 // A checked operation, as seen by member `me` of `n`. Offsets are in elements and begin with 0: part i is
 // [offsets[i], offsets[i + 1]).
 struct Op {
