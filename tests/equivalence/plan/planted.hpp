@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "plan/emit/emit.h"
-#include "plan/finish/waits.h"
 #include "plan/finish/memory.h"
+#include "plan/finish/waits.h"
 #include "plan/verify/verify.h"
 
 namespace tenon::test {
