@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "graph/infer.h"
-
 namespace tenon {
 
 const char* name_of(Phase phase) {
@@ -26,29 +24,6 @@ OpId Graph::append(Op op) {
   for (ValueId out : op.out) values_[out].producer = id;
   ops_.push_back(std::move(op));
   return id;
-}
-
-Result<std::vector<ValueId>> Graph::add_op(const std::string& kind, const std::vector<ValueId>& in,
-                                           const Attrs& attrs, Phase phase, int layer,
-                                           const std::vector<std::string>& names) {
-  const OpDef* def = find_op(kind);
-  if (def == nullptr) {
-    return Error{"G003", "unknown op '" + kind + "'", "", "docs/reference/ops.md lists the kinds",
-                 TENON_E_RECIPE};
-  }
-  TENON_TRY(std::vector<TensorType> types, infer_outputs(*def, *this, in, attrs));
-  Op op{def, in, {}, attrs, phase, layer, {}, {}, 0, {}, {}};
-  for (size_t i = 0; i < types.size(); ++i) {
-    Value value;
-    value.name = i < names.size() ? names[i] : names.front() + "." + def->out[i].name;
-    value.dtype = types[i].dtype;
-    value.dims = std::move(types[i].dims);
-    value.role = phase == Phase::forward ? Role::act : Role::grad;
-    value.layer = layer;
-    op.out.push_back(add_value(std::move(value)));
-  }
-  const OpId id = append(std::move(op));
-  return ops_[id].out;
 }
 
 std::optional<ValueId> Graph::find(const std::string& name) const {

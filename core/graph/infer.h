@@ -1,8 +1,10 @@
-// Inference: from an op's operands and attributes to the types of its results, and to its work.
+// Inference: from an op's operands and attributes to the types of its results, and to its work. Graph::add_op
+// is here: it adds what is inferred.
 #pragma once
 
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/ops.h"
 
 namespace tenon {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
 #include "graph/op_table.h"
+#include "graph/placement.h"
 
 namespace tenon {
 

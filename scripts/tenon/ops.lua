@@ -1,5 +1,5 @@
 -- The ops that recipes are made of: operands with their dims, as docs/reference/ops.md has them, and what letters
--- stand for. Written by scripts/dev/generate-docs from core/graph/op_table.cpp; do not edit.
+-- stand for. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
 return {
   letters = {
     b = "batch",

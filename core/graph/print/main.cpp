@@ -42,7 +42,7 @@ std::string signature(const OpDef& def, const std::vector<OperandDef>& operands)
 void print_header() {
   fmt::print(
       R"(// tenon_sdk/ops.hpp - what a kernel plugin runs: the signature of every op kind. docs/reference/ops.md says what
-// they compute. Written by scripts/dev/generate-docs from core/graph/op_table.cpp; do not edit.
+// they compute. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
 #pragma once
 
 namespace tenon::kernels {{
@@ -108,7 +108,7 @@ bool is_forward(const OpDef& def) {
 void print_lua() {
   fmt::print(
       R"(-- The ops that recipes are made of: operands with their dims, as docs/reference/ops.md has them, and what letters
--- stand for. Written by scripts/dev/generate-docs from core/graph/op_table.cpp; do not edit.
+-- stand for. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
 return {{
   letters = {{
 )");

@@ -1,6 +1,5 @@
-#include "graph/op_table.h"
-
 #include "graph/autodiff.h"
+#include "graph/op_table.h"
 
 namespace tenon {
 namespace {
