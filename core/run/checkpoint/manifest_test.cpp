@@ -51,7 +51,9 @@ Manifest sample() {
 
 Error error_of(const std::string& text) {
   const auto parsed = parse_manifest(text, "manifest.json");
-  return parsed.ok() ? Error{"none", "", "", ""} : parsed.error();
+  if (!parsed.ok()) return parsed.error();
+  const auto layouts = lay_out(*parsed, "manifest.json");
+  return layouts.ok() ? Error{"none", "", "", ""} : layouts.error();
 }
 
 Error error_after(const std::function<void(Json&)>& change) {
