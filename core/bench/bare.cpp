@@ -137,20 +137,20 @@ void SharedWorld::reduce(int64_t first, int64_t count, bool to_all) const {
   sum(sources, to_all ? sources : std::vector<float*>{destination(id_.rank)}, count);
 }
 
-Status SharedWorld::collective(uint32_t kind, int64_t count) {
+Status SharedWorld::collective(TransferKind kind, int64_t count) {
   const int64_t part = count / id_.world;
   const auto copy = [](float* to, const float* from, int64_t n) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
   };
   TENON_CHECK(barrier());
-  if (kind == TENON_COMM_ALL_REDUCE || kind == TENON_COMM_REDUCE_SCATTER)
-    reduce(id_.rank * part, part, kind == TENON_COMM_ALL_REDUCE);
+  if (kind == TransferKind::all_reduce || kind == TransferKind::reduce_scatter)
+    reduce(id_.rank * part, part, kind == TransferKind::all_reduce);
   for (int64_t r = 0; r < id_.world; ++r) {
-    if (kind == TENON_COMM_ALL_GATHER) copy(destination(id_.rank) + r * part, source(r), part);
-    if (kind == TENON_COMM_ALL_TO_ALL)
+    if (kind == TransferKind::all_gather) copy(destination(id_.rank) + r * part, source(r), part);
+    if (kind == TransferKind::all_to_all)
       copy(destination(id_.rank) + r * part, source(r) + id_.rank * part, part);
   }
-  if (kind == TENON_COMM_BROADCAST && id_.rank != 0) copy(source(id_.rank), source(0), count);
+  if (kind == TransferKind::broadcast && id_.rank != 0) copy(source(id_.rank), source(0), count);
   return barrier();
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "graph/transfer.h"
 #include "run/device.h"
 #include "run/rendezvous/rendezvous.h"
 
@@ -35,7 +36,7 @@ class SharedWorld {
   Result<double> max(double mine);  // of all ranks' values, to all
   // `count` elements of the larger side, divisible by the world. From source to destination, as tenon/comm.h
   // has it; all_reduce in place in the source, broadcast from rank 0.
-  Status collective(uint32_t kind, int64_t count);
+  Status collective(TransferKind kind, int64_t count);
 
   RankId id() const { return id_; }
   float* source(int64_t rank) const;

@@ -13,16 +13,15 @@ namespace tenon::bench {
 namespace {
 
 struct Collective {
-  const char* name;
-  uint32_t kind;
+  TransferKind kind;
   bool in_place;
 };
 constexpr std::array<Collective, 5> kCollectives{{
-    {"all_reduce", TENON_COMM_ALL_REDUCE, true},
-    {"reduce_scatter", TENON_COMM_REDUCE_SCATTER, false},
-    {"all_gather", TENON_COMM_ALL_GATHER, false},
-    {"broadcast", TENON_COMM_BROADCAST, true},
-    {"all_to_all", TENON_COMM_ALL_TO_ALL, false},
+    {TransferKind::all_reduce, true},
+    {TransferKind::reduce_scatter, false},
+    {TransferKind::all_gather, false},
+    {TransferKind::broadcast, true},
+    {TransferKind::all_to_all, false},
 }};
 
 // One collective at one size: what it reads, and what must come out where each rank wrote its own number.
@@ -31,16 +30,16 @@ struct Shape {
   int64_t world = 1, count = 0;  // elements of the larger side, divisible by the world
 
   int64_t part() const { return count / world; }
-  int64_t read() const { return collective.kind == TENON_COMM_ALL_GATHER ? part() : count; }
-  int64_t written() const { return collective.kind == TENON_COMM_REDUCE_SCATTER ? part() : count; }
+  int64_t read() const { return collective.kind == TransferKind::all_gather ? part() : count; }
+  int64_t written() const { return collective.kind == TransferKind::reduce_scatter ? part() : count; }
   // Element `at` of the result, when rank r wrote first + r.
   float expected(float first, int64_t at) const {
     const auto n = static_cast<float>(world);
     const int64_t from = at / part();
     switch (collective.kind) {
-      case TENON_COMM_ALL_REDUCE:
-      case TENON_COMM_REDUCE_SCATTER: return n * first + n * (n - 1) / 2;
-      case TENON_COMM_BROADCAST: return first;
+      case TransferKind::all_reduce:
+      case TransferKind::reduce_scatter: return n * first + n * (n - 1) / 2;
+      case TransferKind::broadcast: return first;
       default: return first + static_cast<float>(from);
     }
   }
@@ -65,13 +64,13 @@ class Plugin {
   Status prepare(const Shape& shape) {
     plan_.reset();
     const auto n = static_cast<size_t>(shape.world);
-    const bool both = shape.collective.kind == TENON_COMM_ALL_TO_ALL;
+    const bool both = shape.collective.kind == TransferKind::all_to_all;
     const std::vector<uint64_t> counts(both ? 2 * n : n, static_cast<uint64_t>(shape.part()));
-    const bool counted = both || shape.collective.kind == TENON_COMM_REDUCE_SCATTER ||
-                         shape.collective.kind == TENON_COMM_ALL_GATHER;
+    const bool counted = both || shape.collective.kind == TransferKind::reduce_scatter ||
+                         shape.collective.kind == TransferKind::all_gather;
     tenon_comm_op op{};
     op.struct_size = sizeof op;
-    op.kind = shape.collective.kind;
+    op.kind = transfer_row(shape.collective.kind).comm;
     op.reduce = TENON_SUM;
     op.dtype = TENON_F32;
     op.src = source();
@@ -130,10 +129,13 @@ class Contest {
     }
     const double seconds = median(mine), floor = median(bare);
     const auto bytes = static_cast<double>(shape_.count) * sizeof(float);
-    return Json{
-        {"op", shape_.collective.name}, {"bytes", static_cast<uint64_t>(bytes)}, {"calls", calls},
-        {"seconds", seconds},           {"bytes_per_s", bytes / seconds},        {"bare_seconds", floor},
-        {"of_bare", floor / seconds}};
+    return Json{{"op", name_of(shape_.collective.kind)},
+                {"bytes", static_cast<uint64_t>(bytes)},
+                {"calls", calls},
+                {"seconds", seconds},
+                {"bytes_per_s", bytes / seconds},
+                {"bare_seconds", floor},
+                {"of_bare", floor / seconds}};
   }
 
  private:
@@ -163,10 +165,10 @@ class Contest {
                  [&] { return world_.collective(shape_.collective.kind, shape_.count); });
   }
   Error wrong(int64_t at) const {
-    return Error{
-        "A013",
-        fmt::format("{} of {} elements: element {} is wrong", shape_.collective.name, shape_.count, at),
-        fmt::format("rank {}", world_.id().rank), "", TENON_E_INTERNAL};
+    return Error{"A013",
+                 fmt::format("{} of {} elements: element {} is wrong", name_of(shape_.collective.kind),
+                             shape_.count, at),
+                 fmt::format("rank {}", world_.id().rank), "", TENON_E_INTERNAL};
   }
 
   SharedWorld& world_;
@@ -182,7 +184,7 @@ bool wanted(const Settings& settings, const char* name) {
 
 std::vector<std::string> collective_names() {
   std::vector<std::string> out;
-  for (const Collective& collective : kCollectives) out.emplace_back(collective.name);
+  for (const Collective& collective : kCollectives) out.emplace_back(name_of(collective.kind));
   return out;
 }
 
@@ -203,7 +205,7 @@ Result<Json> measure_comm(const PluginSet& plugins, RankId id, run::Rendezvous& 
   TENON_TRY(const auto plugin, Plugin::open(*device, aligned(most)));
   Json rows = Json::array();
   for (const Collective& collective : kCollectives) {
-    if (!wanted(settings, collective.name)) continue;
+    if (!wanted(settings, name_of(collective.kind))) continue;
     for (const uint64_t bytes : settings.sizes) {
       const auto part = static_cast<int64_t>(bytes / sizeof(float)) / id.world;
       const Shape shape{collective, id.world, part * id.world};

@@ -143,7 +143,7 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
 double flops_of(const Graph& graph, const Op& op) {
   const std::vector<size_t> ranks = graph.ranks_of(op.in);
   const auto rule = rule_of(*op.def, ranks);
-  if (!rule.ok() || collective_of(*op.def) != Collective::none) return 0;
+  if (!rule.ok() || reshard_of(*op.def) != TransferKind::none) return 0;
   std::vector<double> sizes(rule->factors.size(), 1);
   for (size_t i = 0; i < op.in.size(); ++i) {
     for (size_t d = 0; d < ranks[i]; ++d) {

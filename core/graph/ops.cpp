@@ -183,18 +183,9 @@ Attrs shard_attrs(const OpDef& shard, const Attrs& attrs) {
   return out;
 }
 
-Collective collective_of(const OpDef& def) {
-  static constexpr std::array<std::pair<const char*, Collective>, 5> kKinds{{
-      {"all_reduce", Collective::all_reduce},
-      {"reduce_scatter", Collective::reduce_scatter},
-      {"all_gather", Collective::all_gather},
-      {"all_to_all", Collective::all_to_all},
-      {"slice", Collective::slice},
-  }};
-  for (const auto& [name, kind] : kKinds) {
-    if (std::string_view(def.kind) == name) return kind;
-  }
-  return Collective::none;
+TransferKind reshard_of(const OpDef& def) {
+  return std::string_view(def.kind) == name_of(TransferKind::slice) ? TransferKind::slice
+                                                                    : transfer_named(def.kind);
 }
 
 }  // namespace tenon

@@ -8,6 +8,7 @@
 
 #include "graph/op_table.h"
 #include "graph/placement.h"
+#include "graph/transfer.h"
 
 namespace tenon {
 
@@ -61,8 +62,7 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks);
 // of the shard's kind has. The first shard's `start` is 0; each rank adds its own.
 Attrs shard_attrs(const OpDef& shard, const Attrs& attrs);
 
-// Kinds that move data between ranks, and the local half of a reshard.
-enum class Collective : uint8_t { none, all_reduce, reduce_scatter, all_gather, all_to_all, slice };
-Collective collective_of(const OpDef& def);
+// How an op of a graph reshards its operand; none: it computes.
+TransferKind reshard_of(const OpDef& def);
 
 }  // namespace tenon

@@ -10,7 +10,7 @@ namespace {
 
 // One step of a reshard: the collective and the placement behind it.
 struct Step {
-  const char* kind;
+  TransferKind kind;
   AxisId axis;
   Placement after;
 };
@@ -32,7 +32,7 @@ std::optional<size_t> landing(const Placement& from, const Placement& to, AxisId
   return next ? d : std::nullopt;
 }
 
-Step move(const char* kind, AxisId axis, const Placement& from, std::optional<size_t> source,
+Step move(TransferKind kind, AxisId axis, const Placement& from, std::optional<size_t> source,
           std::optional<size_t> target) {
   Step step{kind, axis, from};
   step.after.remove_partial(axis);
@@ -47,19 +47,19 @@ std::optional<Step> landing_step(const Placement& from, const Placement& to) {
     for (AxisId axis : dim) {
       const auto target = landing(from, to, axis);
       if (target && !from.sharded_dim(axis) && !from.is_partial(axis)) {
-        return move("slice", axis, from, std::nullopt, target);
+        return move(TransferKind::slice, axis, from, std::nullopt, target);
       }
     }
   }
   for (const Partial& partial : from.partials) {
     const auto target = landing(from, to, partial.axis);
-    if (target) return move("reduce_scatter", partial.axis, from, std::nullopt, target);
+    if (target) return move(TransferKind::reduce_scatter, partial.axis, from, std::nullopt, target);
   }
   for (size_t d = 0; d < from.dims.size(); ++d) {
     if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
     const AxisId axis = from.dims[d].back();
     const auto target = landing(from, to, axis);
-    if (target && *target != d) return move("all_to_all", axis, from, d, target);
+    if (target && *target != d) return move(TransferKind::all_to_all, axis, from, d, target);
   }
   return std::nullopt;
 }
@@ -71,11 +71,11 @@ std::optional<Step> next_step(const Placement& from, const Placement& to) {
   if (auto step = landing_step(from, to)) return step;
   for (size_t d = 0; d < from.dims.size(); ++d) {
     if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
-    return move("all_gather", from.dims[d].back(), from, d, std::nullopt);
+    return move(TransferKind::all_gather, from.dims[d].back(), from, d, std::nullopt);
   }
   for (const Partial& partial : from.partials) {
     if (!to.is_partial(partial.axis))
-      return move("all_reduce", partial.axis, from, std::nullopt, std::nullopt);
+      return move(TransferKind::all_reduce, partial.axis, from, std::nullopt, std::nullopt);
   }
   return std::nullopt;
 }
@@ -305,14 +305,15 @@ class Propagator {
 
   Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage) {
     Value value = out_.graph.value(from);
-    value.name += std::string("|") + step.kind;
+    value.name += std::string("|") + name_of(step.kind);
     value.placement = step.after;
     if (value.role != Role::grad) value.role = Role::act;
     value.pins.clear();
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
-    out_.graph.append(Op{find_op(step.kind), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
+    out_.graph.append(
+        Op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
     return to;
   }
 
@@ -348,13 +349,13 @@ Status check_collective(const Graph& graph, const Mesh& mesh, const Op& op) {
   const auto source = from.sharded_dim(axis), target = to.sharded_dim(axis);
   const bool innermost = source && from.dims[*source].back() == axis;
   bool legal = false;
-  switch (collective_of(*op.def)) {
-    case Collective::all_reduce: legal = from.is_partial(axis) && !target; break;
-    case Collective::reduce_scatter: legal = from.is_partial(axis) && target; break;
-    case Collective::all_gather: legal = source && !target && innermost; break;
-    case Collective::all_to_all: legal = source && target && *source != *target && innermost; break;
-    case Collective::slice: legal = !source && !from.is_partial(axis) && target; break;
-    case Collective::none: break;
+  switch (reshard_of(*op.def)) {
+    case TransferKind::all_reduce: legal = from.is_partial(axis) && !target; break;
+    case TransferKind::reduce_scatter: legal = from.is_partial(axis) && target; break;
+    case TransferKind::all_gather: legal = source && !target && innermost; break;
+    case TransferKind::all_to_all: legal = source && target && *source != *target && innermost; break;
+    case TransferKind::slice: legal = !source && !from.is_partial(axis) && target; break;
+    default: break;
   }
   expected.remove_partial(axis);
   if (source) drop(expected.dims[*source], axis);
@@ -404,7 +405,7 @@ Status check_absorbing(const Graph& graph, const Mesh& mesh, const Op& op) {
 Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
   for (ValueId id : op.in) TENON_CHECK(check_placement(graph, mesh, op, id));
   for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
-  if (collective_of(*op.def) != Collective::none) return check_collective(graph, mesh, op);
+  if (reshard_of(*op.def) != TransferKind::none) return check_collective(graph, mesh, op);
   if (op.def->absorbs) return check_absorbing(graph, mesh, op);
   TENON_TRY(const Rule rule, rule_of(*op.def, graph.ranks_of(op.in)));
   std::vector<Placement> given;

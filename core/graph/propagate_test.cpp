@@ -41,7 +41,7 @@ std::string route(const Placement& from, const Placement& to) {
   if (!placed.ok()) return placed.error().cause;
   std::string out;
   for (const Op& o : placed->graph.ops()) {
-    if (collective_of(*o.def) == Collective::none) continue;
+    if (reshard_of(*o.def) == TransferKind::none) continue;
     out += (out.empty() ? "" : ", ") + std::string(o.def->kind) + " " + mesh().axes[o.axes[0]].name;
   }
   return out;

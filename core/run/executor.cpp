@@ -17,19 +17,8 @@ namespace {
 constexpr tenon_stream kCpuStream{{kDLCPU, 0}, nullptr};
 constexpr unsigned char kPoison = 0xA5;
 
-constexpr std::array<std::pair<const char*, uint32_t>, 8> kTransferKinds{{
-    {"all_reduce", TENON_COMM_ALL_REDUCE},
-    {"reduce_scatter", TENON_COMM_REDUCE_SCATTER},
-    {"all_gather", TENON_COMM_ALL_GATHER},
-    {"all_to_all", TENON_COMM_ALL_TO_ALL},
-    {"permute", TENON_COMM_PERMUTE},
-    {"broadcast", TENON_COMM_BROADCAST},
-    {"send", TENON_COMM_SEND},
-    {"recv", TENON_COMM_RECV},
-}};
-
 // How many elements each member has in a transfer; empty: what the operands say is the same for all.
-std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint32_t kind, int64_t rank) {
+std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, TransferKind kind, int64_t rank) {
   if (instr.layout >= 0) {
     const FlatLayout& layout = program.layouts[static_cast<size_t>(instr.layout)];
     const std::vector<int64_t> shares =
@@ -39,10 +28,10 @@ std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, uint
   const auto members = static_cast<uint64_t>(program.mesh.size(instr.axes));
   const auto in = static_cast<uint64_t>(instr.in.empty() ? 0 : instr.in[0].elements());
   switch (kind) {
-    case TENON_COMM_REDUCE_SCATTER:
-    case TENON_COMM_ALL_TO_ALL:
-      return std::vector<uint64_t>(kind == TENON_COMM_ALL_TO_ALL ? 2 * members : members, in / members);
-    case TENON_COMM_ALL_GATHER: return std::vector<uint64_t>(members, in);
+    case TransferKind::reduce_scatter:
+    case TransferKind::all_to_all:
+      return std::vector<uint64_t>(kind == TransferKind::all_to_all ? 2 * members : members, in / members);
+    case TransferKind::all_gather: return std::vector<uint64_t>(members, in);
     default: return {};
   }
 }
@@ -133,23 +122,22 @@ Status Executor::add_call(InstrId id, const Instr& instr) {
 
 Status Executor::prepare_transfer(const Instr& instr, Record& record) {
   TENON_TRY(tenon_comm_group * group, device_.group(instr.axes));
-  const auto kind = std::find_if(kTransferKinds.begin(), kTransferKinds.end(),
-                                 [&instr](const auto& entry) { return instr.kind == entry.first; });
-  if (kind == kTransferKinds.end()) {
+  const TransferKind kind = transfer_of(instr);
+  if (kind == TransferKind::none) {
     return Error{"P020", "no transfer of kind '" + instr.kind + "'", program_.name, "", TENON_E_INTERNAL};
   }
   const int64_t rank = device_.id().rank;
-  const std::vector<uint64_t> counts = counts_of(program_, instr, kind->second, rank);
+  const std::vector<uint64_t> counts = counts_of(program_, instr, kind, rank);
   const Operand& operand = instr.in.empty() ? instr.out[0] : instr.in[0];
   tenon_comm_op op{};
   op.struct_size = sizeof op;
-  op.kind = kind->second;
+  op.kind = transfer_row(kind).comm;
   op.reduce = static_cast<uint32_t>(instr.reduction);
   op.dtype = static_cast<uint32_t>(operand.dtype);
-  op.src = instr.kind == "recv" ? nullptr : device_.address(program_, operand);
+  op.src = kind == TransferKind::recv ? nullptr : device_.address(program_, operand);
   op.dst = instr.out.empty() ? nullptr : device_.address(program_, instr.out[0]);
   op.count = static_cast<uint64_t>(operand.elements());
-  if (instr.layout >= 0 && instr.kind == "all_gather") {
+  if (instr.layout >= 0 && kind == TransferKind::all_gather) {
     op.count =
         counts[static_cast<size_t>(index_on(device_.mesh(), device_.mesh().coordinate(rank), instr.axes))];
   } else if (instr.layout >= 0) {

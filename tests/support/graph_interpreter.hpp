@@ -218,7 +218,7 @@ class MeshInterpreter {
 
  private:
   void run(const Op& op) {
-    if (collective_of(*op.def) != Collective::none) {
+    if (reshard_of(*op.def) != TransferKind::none) {
       const Placement& from = graph_.value(op.in[0]).placement;
       const Placement& to = graph_.value(op.out[0]).placement;
       values_[op.out[0]] = simulate(op.def->kind, op.axes.at(0), from, to, mesh_, values_[op.in[0]]);

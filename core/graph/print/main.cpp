@@ -1,5 +1,6 @@
 // tenon-op-table header | lua | letters | graph | piece | fused | others: the op table as tenon_sdk/ops.hpp,
-// as scripts/tenon/ops.lua, and as the tables of docs/reference/ops.md.
+// as scripts/tenon/ops.lua, and as the tables of docs/reference/ops.md. tenon-op-table transfers: the names
+// of transfers as tenon_sdk/comm/kinds.hpp.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -41,8 +42,8 @@ std::string signature(const OpDef& def, const std::vector<OperandDef>& operands)
 
 void print_header() {
   fmt::print(
-      R"(// tenon_sdk/ops.hpp - what a kernel plugin runs: the signature of every op kind. docs/reference/ops.md says what
-// they compute. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
+      R"(// tenon_sdk/ops.hpp - what a kernel plugin runs: the signature of every op kind. docs/reference/ops.md says
+// what they compute. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
 #pragma once
 
 namespace tenon::kernels {{
@@ -81,6 +82,22 @@ inline constexpr Signature kSignatures[] = {{
     fmt::print("}},\n");
   }
   fmt::print("}};\n// clang-format on\n\n}}  // namespace tenon::kernels\n");
+}
+
+void print_transfers() {
+  fmt::print(
+      R"(// tenon_sdk/comm/kinds.hpp - the names of comm operations, by TENON_COMM_*. Written by
+// scripts/dev/generate-docs from core/graph/transfer.cpp; do not edit.
+#pragma once
+
+namespace tenon::comm {{
+
+// clang-format off
+inline constexpr const char* kKindNames[] = {{
+)");
+  for (const TransferRow& row : transfer_table()) fmt::print("    \"{}\",\n", row.name);
+  fmt::print(
+      "    \"barrier\",  // no program has one\n}};\n// clang-format on\n\n}}  // namespace tenon::comm\n");
 }
 
 // -- Lua --------------------------------------------------------------------------------------------
@@ -180,6 +197,7 @@ int print(std::string_view form) {
     return [use](const OpDef& def) { return def.use == use && is_kernel(def); };
   };
   if (form == "header") return print_header(), 0;
+  if (form == "transfers") return print_transfers(), 0;
   if (form == "lua") return print_lua(), 0;
   if (form == "letters") return print_letters(), 0;
   if (form == "graph") return print_rows(kernels_of(OpUse::graph)), 0;

@@ -13,7 +13,7 @@ void emit_all_reduce(ProgramBuilder& builder, const Operand& value, const std::v
                      Phase phase, bool tree);
 
 struct Reshard {
-  Collective kind = Collective::none;  // not all_reduce
+  TransferKind kind = TransferKind::none;  // not all_reduce
   std::vector<AxisId> axes;
   int64_t from_dim = 0;  // the dim that the axis shards before
   int64_t to_dim = 0;    // and after

@@ -74,7 +74,7 @@ class Emitter {
   Status emit_outputs() {
     const Graph& graph = context_.joint.graph;
     for (const Op& op : graph.ops()) {
-      if (op.phase != Phase::step || collective_of(*op.def) == Collective::none) continue;
+      if (op.phase != Phase::step || reshard_of(*op.def) == TransferKind::none) continue;
       TENON_CHECK(home(op.in[0]).emit_step_op(op));
     }
     for (const auto& [name, id] : context_.joint.outputs) {
@@ -109,7 +109,8 @@ class Emitter {
     for (ClassEmitter& one : classes_) sums.push_back(one.gradients().norms());
     for (ClassEmitter& one : classes_) {
       const Operand& sum = sums[static_cast<size_t>(one.index())];
-      if (classes_.size() > 1) one.builder().collective("all_reduce", {pipeline_}, Phase::step, sum, sum);
+      if (classes_.size() > 1)
+        one.builder().collective(TransferKind::all_reduce, {pipeline_}, Phase::step, sum, sum);
       const Operand scale = clip(one, sum);
       for (size_t b = 0; b < one.buckets().size(); ++b) {
         if (one.buckets()[b].owner) one.params().update(b, one.gradients().gradient(b), scale);

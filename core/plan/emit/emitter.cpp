@@ -179,7 +179,7 @@ Status ClassEmitter::settle_output(ValueId id, const Made& made) {
 }
 
 Status ClassEmitter::emit_op(const Op& op, const Row& row) {
-  TENON_CHECK(collective_of(*op.def) != Collective::none ? emit_collective(op, row) : emit_kernel(op, row));
+  TENON_CHECK(reshard_of(*op.def) != TransferKind::none ? emit_collective(op, row) : emit_kernel(op, row));
   for (ValueId in : op.in) {
     const auto it = live_.find(key(in));
     if (it == live_.end()) continue;
@@ -240,7 +240,7 @@ Status ClassEmitter::bind_output(const Op& op, size_t k, Instr& instr) {
 Status ClassEmitter::emit_collective(const Op& op, const Row& row) {
   TENON_TRY(const Operand in, read(op.in[0], row));
   TENON_TRY(Operand out, scope_.local(op.out[0]));
-  if (collective_of(*op.def) == Collective::all_reduce && can_take_over(op.in[0])) {
+  if (reshard_of(*op.def) == TransferKind::all_reduce && can_take_over(op.in[0])) {
     out.buffer = in.buffer;
     out.offset = in.offset;
   } else {

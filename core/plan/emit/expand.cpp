@@ -39,8 +39,8 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
   std::vector<int64_t> dims = lse.dims;
   dims.insert(dims.begin(), builder.mesh().size(axes));
   const Operand parts = builder.scratch(lse.name + ".parts", lse.dtype, dims);
-  builder.collective("all_gather", axes, instr.phase, mine, parts);
-  builder.collective("all_reduce", axes, instr.phase, picked, picked);
+  builder.collective(TransferKind::all_gather, axes, instr.phase, mine, parts);
+  builder.collective(TransferKind::all_reduce, axes, instr.phase, picked, picked);
   builder.push(kernel(builder, instr, "cross_entropy_join", {parts, picked, targets}, instr.out));
 }
 

@@ -103,7 +103,7 @@ Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phas
     const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
     const Operand part = builder.scratch("grad_part." + std::to_string(bucket), whole.dtype,
                                          {most_at(builder.program().mesh, layout, inner)});
-    builder.collective("reduce_scatter", axes_between(layout, outer, inner), phase, now, part);
+    builder.collective(TransferKind::reduce_scatter, axes_between(layout, outer, inner), phase, now, part);
     builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
     now = part;
     outer = inner;

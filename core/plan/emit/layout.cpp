@@ -37,7 +37,7 @@ class Steps {
   explicit Steps(const Graph& graph) : graph_(graph), of_(graph.values().size(), kNone) {
     for (OpId id = 0; id < graph.ops().size(); ++id) {
       const Op& op = graph.op(id);
-      if (op.phase == Phase::step && collective_of(*op.def) != Collective::none) of_[op.in[0]] = id;
+      if (op.phase == Phase::step && reshard_of(*op.def) != TransferKind::none) of_[op.in[0]] = id;
     }
   }
   std::vector<OpId> from(ValueId grad) const {
@@ -135,7 +135,7 @@ class Planner {
     leaf.storage = param.storage;
     const std::vector<OpId> steps = steps_.from(grad.grad);
     const bool plain = std::ranges::all_of(
-        steps, [&](OpId id) { return collective_of(*graph_.op(id).def) == Collective::all_reduce; });
+        steps, [&](OpId id) { return reshard_of(*graph_.op(id).def) == TransferKind::all_reduce; });
     if (plain)
       for (OpId id : steps) leaf.reduce.push_back(graph_.op(id).axes[0]);
     else

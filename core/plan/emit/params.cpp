@@ -139,8 +139,8 @@ void ClassParams::prefetch(size_t bucket) {
   const Operand whole =
       scope_.builder.scratch("gathered." + std::to_string(bucket), scope_.graph().real, {layout.elements});
   program.buffers[whole.buffer].gaps = true;
-  scope_.builder.collective("all_gather", axes_between(layout, 0, layout.param_depth), Phase::forward,
-                            storage_[bucket], whole);
+  scope_.builder.collective(TransferKind::all_gather, axes_between(layout, 0, layout.param_depth),
+                            Phase::forward, storage_[bucket], whole);
   program.instrs.back().layout = static_cast<int32_t>(bucket);
   gathered_[bucket] = whole;
 }
@@ -169,8 +169,8 @@ void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scal
   instr.layout = index;
   builder.push(std::move(instr));
   if (!own) return;
-  builder.collective("all_gather", axes_between(layout, layout.param_depth, layout.depth()), Phase::step,
-                     params, storage_[bucket]);
+  builder.collective(TransferKind::all_gather, axes_between(layout, layout.param_depth, layout.depth()),
+                     Phase::step, params, storage_[bucket]);
   builder.program().instrs.back().layout = index;
 }
 

@@ -16,21 +16,21 @@ Result<Operand> ClassScope::local(ValueId id) const {
 }
 
 void ClassScope::reshard(const Op& op, const Operand& in, const Operand& out) {
-  if (collective_of(*op.def) == Collective::all_reduce) {
+  if (reshard_of(*op.def) == TransferKind::all_reduce) {
     if (in.buffer != out.buffer || in.offset != out.offset) builder.copy(in, out, op.phase);
     emit_all_reduce(builder, out, op.axes, op.phase, context.tree);
     return;
   }
   const auto from = graph().value(op.in[0]).placement.sharded_dim(op.axes[0]);
   const auto to = graph().value(op.out[0]).placement.sharded_dim(op.axes[0]);
-  const Reshard how{collective_of(*op.def), op.axes, static_cast<int64_t>(from.value_or(0)),
+  const Reshard how{reshard_of(*op.def), op.axes, static_cast<int64_t>(from.value_or(0)),
                     static_cast<int64_t>(to.value_or(0))};
   emit_reshard(builder, how, in, out, op.phase, context.tree);
 }
 
 Result<Operand> ClassScope::reshard_once(const Op& op, const Operand& in) {
   TENON_TRY(Operand out, local(op.out[0]));
-  if (collective_of(*op.def) == Collective::all_reduce) {
+  if (reshard_of(*op.def) == TransferKind::all_reduce) {
     out.buffer = in.buffer;
     out.offset = in.offset;
   } else {

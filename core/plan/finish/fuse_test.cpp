@@ -79,14 +79,14 @@ TEST_F(FuseNorm, of_another_microbatch_stays_apart) {
 
 TEST_F(FuseNorm, lets_a_transfer_of_other_memory_start_behind_it) {
   add();
-  builder.collective("all_reduce", {0}, Phase::step, y, y);
+  builder.collective(TransferKind::all_reduce, {0}, Phase::step, y, y);
   norm();
   EXPECT_EQ(fused(), "add_rmsnorm all_reduce");
 }
 
 TEST_F(FuseNorm, stays_apart_around_a_transfer_that_brings_an_operand) {
   add();
-  builder.collective("all_gather", {0}, Phase::forward, y, w);
+  builder.collective(TransferKind::all_gather, {0}, Phase::forward, y, w);
   norm();
   EXPECT_EQ(fused(), "add all_gather rmsnorm");
 }

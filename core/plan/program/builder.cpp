@@ -79,9 +79,9 @@ void ProgramBuilder::unpack(const Operand& packed, const std::vector<int64_t>& p
   push(std::move(instr));
 }
 
-void ProgramBuilder::collective(const char* kind, const std::vector<AxisId>& axes, Phase phase,
+void ProgramBuilder::collective(TransferKind kind, const std::vector<AxisId>& axes, Phase phase,
                                 const Operand& in, const Operand& out) {
-  Instr instr = begin(kind, phase);
+  Instr instr = begin(name_of(kind), phase);
   instr.lane = lane(program_.mesh.axes[axes[0]].name);
   instr.in = {in};
   instr.out = {out};
@@ -90,9 +90,9 @@ void ProgramBuilder::collective(const char* kind, const std::vector<AxisId>& axe
   push(std::move(instr));
 }
 
-Instr ProgramBuilder::to_peer(const char* kind, const std::string& lane_name, AxisId axis, int peer,
+Instr ProgramBuilder::to_peer(TransferKind kind, const std::string& lane_name, AxisId axis, int peer,
                               Phase phase) {
-  Instr instr = begin(kind, phase);
+  Instr instr = begin(name_of(kind), phase);
   instr.lane = lane(lane_name);
   instr.axes = {axis};
   instr.peer = peer;
@@ -100,19 +100,19 @@ Instr ProgramBuilder::to_peer(const char* kind, const std::string& lane_name, Ax
 }
 
 void ProgramBuilder::send(AxisId axis, int peer, const Operand& in, Phase phase) {
-  Instr instr = to_peer("send", "send>" + std::to_string(peer), axis, peer, phase);
+  Instr instr = to_peer(TransferKind::send, "send>" + std::to_string(peer), axis, peer, phase);
   instr.in = {in};
   push(std::move(instr));
 }
 
 void ProgramBuilder::recv(AxisId axis, int peer, const Operand& out, Phase phase) {
-  Instr instr = to_peer("recv", "recv<" + std::to_string(peer), axis, peer, phase);
+  Instr instr = to_peer(TransferKind::recv, "recv<" + std::to_string(peer), axis, peer, phase);
   instr.out = {out};
   push(std::move(instr));
 }
 
 void ProgramBuilder::broadcast(AxisId axis, int root, bool mine, const Operand& value) {
-  Instr instr = to_peer("broadcast", program_.mesh.axes[axis].name, axis, root, Phase::step);
+  Instr instr = to_peer(TransferKind::broadcast, program_.mesh.axes[axis].name, axis, root, Phase::step);
   if (mine) instr.in = {value};
   instr.out = {value};
   push(std::move(instr));
@@ -120,7 +120,7 @@ void ProgramBuilder::broadcast(AxisId axis, int root, bool mine, const Operand& 
 
 void ProgramBuilder::shift(const std::vector<AxisId>& axes, const Operand& in, const Operand& out,
                            Phase phase) {
-  collective("permute", axes, phase, in, out);
+  collective(TransferKind::permute, axes, phase, in, out);
   program_.instrs.back().peer = 1;
 }
 

@@ -47,12 +47,12 @@ class ProgramBuilder {
   // To the next member of the axes, from the one before.
   void shift(const std::vector<AxisId>& axes, const Operand& in, const Operand& out, Phase phase);
   // On the lane of the first axis.
-  void collective(const char* kind, const std::vector<AxisId>& axes, Phase phase, const Operand& in,
+  void collective(TransferKind kind, const std::vector<AxisId>& axes, Phase phase, const Operand& in,
                   const Operand& out);
 
  private:
   uint32_t lane(const std::string& name);
-  Instr to_peer(const char* kind, const std::string& lane_name, AxisId axis, int peer, Phase phase);
+  Instr to_peer(TransferKind kind, const std::string& lane_name, AxisId axis, int peer, Phase phase);
 
   Program program_;
   int microbatch_ = 0, stage_ = 0;

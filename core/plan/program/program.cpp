@@ -14,12 +14,6 @@ const char* name_of(Space space) {
   return kNames[static_cast<size_t>(space)];
 }
 
-bool is_transfer(std::string_view kind) {
-  static constexpr std::array<std::string_view, 8> kKinds{
-      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast", "send", "recv"};
-  return std::ranges::count(kKinds, kind) > 0;
-}
-
 const Operand& moved_operand(const Instr& instr) { return instr.in.empty() ? instr.out[0] : instr.in[0]; }
 
 namespace {
@@ -130,9 +124,9 @@ std::string line(const Program& program, InstrId id) {
   const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
   std::string axes;
   for (AxisId axis : instr.axes) axes += (axes.empty() ? " over " : ",") + program.mesh.axes[axis].name;
-  if (instr.kind == "send")
+  if (transfer_of(instr) == TransferKind::send)
     axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
-  if (instr.kind == "recv")
+  if (transfer_of(instr) == TransferKind::recv)
     axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
   std::string waits;
   if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));

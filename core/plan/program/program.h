@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "graph/recipe.h"
+#include "graph/transfer.h"
 
 namespace tenon {
 
@@ -70,7 +71,9 @@ struct Instr {
   std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
 };
 
-bool is_transfer(std::string_view kind);
+// none: a kernel, or what goes to the optimizer.
+inline TransferKind transfer_of(const Instr& instr) { return transfer_named(instr.kind); }
+inline bool is_transfer(const Instr& instr) { return transfer_of(instr) != TransferKind::none; }
 // What a transfer sends, or, on its receiving end, gets.
 const Operand& moved_operand(const Instr& instr);
 

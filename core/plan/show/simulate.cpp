@@ -15,11 +15,12 @@ constexpr double kUnknown = -1;
 double transfer_seconds(const Program& program, const Instr& instr, const Machine& machine) {
   const auto n = static_cast<double>(program.mesh.size(instr.axes));
   const auto bytes = static_cast<double>(bytes_of(instr));
-  const bool one_way = instr.kind == "send" || instr.kind == "recv" || instr.kind == "permute";
-  if (one_way) return machine.link_latency + bytes / machine.link_bytes;
-  if (instr.kind == "broadcast")
+  const TransferKind kind = transfer_of(instr);
+  if (is_one_way(kind) || kind == TransferKind::permute)
+    return machine.link_latency + bytes / machine.link_bytes;
+  if (kind == TransferKind::broadcast)
     return std::ceil(std::log2(std::max(n, 1.0))) * machine.link_latency + bytes / machine.link_bytes;
-  const double turns = instr.kind == "all_reduce" ? 2 * (n - 1) : n - 1;
+  const double turns = kind == TransferKind::all_reduce ? 2 * (n - 1) : n - 1;
   return turns * (machine.link_latency + bytes / n / machine.link_bytes);
 }
 
@@ -146,7 +147,7 @@ class World {
 
   // Who must come, as classes.
   static std::vector<int64_t> members_of(const Program& program, const Instr& instr) {
-    if (instr.kind == "send" || instr.kind == "recv")
+    if (is_one_way(transfer_of(instr)))
       return {std::min<int64_t>(program.class_index, instr.peer),
               std::max<int64_t>(program.class_index, instr.peer)};
     std::vector<int64_t> all;
@@ -157,8 +158,10 @@ class World {
   void meet(size_t index, InstrId id, double ready) {
     const Program& program = runners_[index].program();
     const Instr& instr = program.instrs[id];
-    const bool one_way = instr.kind == "send" || instr.kind == "recv";
-    const int64_t from = instr.kind == "send" ? program.class_index : one_way ? instr.peer : -1;
+    const TransferKind kind = transfer_of(instr);
+    const int64_t from = kind == TransferKind::send   ? program.class_index
+                         : kind == TransferKind::recv ? instr.peer
+                                                      : -1;
     const auto key = std::pair(members_of(program, instr), from);
     auto& queue = meetings_[key];
     auto it = std::ranges::find_if(queue, [&](const Meeting& meeting) {

@@ -43,7 +43,7 @@ uint64_t bytes_of(const Instr& instr) {
       most = std::max(most, operand.bytes());
     }
   }
-  return is_transfer(instr.kind) ? most : sum;
+  return is_transfer(instr) ? most : sum;
 }
 
 Span span_of(const Program& program, InstrId id, int rank) {
@@ -53,7 +53,7 @@ Span span_of(const Program& program, InstrId id, int rank) {
   span.lane = program.lanes[instr.lane];
   span.label = instr.kind;
   if (instr.microbatch >= 0) span.label += "." + std::to_string(instr.microbatch);
-  span.category = is_transfer(instr.kind) ? instr.kind : category_of(instr.phase);
+  span.category = is_transfer(instr) ? instr.kind : category_of(instr.phase);
   span.microbatch = instr.microbatch;
   span.details = {
       {"instruction", int64_t{id}}, {"op", instr.kind}, {"bytes", static_cast<int64_t>(bytes_of(instr))}};

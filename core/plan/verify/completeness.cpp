@@ -32,7 +32,7 @@ ByteRange moved(const ByteRange& range, uint64_t from, uint64_t to) {
 constexpr const char* kLoss = "loss";
 
 // What classes hand to each other: (from, to, kind) -> pieces relative to an operand's start, in order.
-using Channels = std::map<std::tuple<int64_t, int64_t, std::string>, std::deque<Pieces>>;
+using Channels = std::map<std::tuple<int64_t, int64_t, TransferKind>, std::deque<Pieces>>;
 
 class Completeness {
  public:
@@ -113,13 +113,14 @@ class Completeness {
     const std::string& kind = instr.kind;
     if (kind == "update") return update(id);
     if (kind == "norms") return norms(id);
-    if (kind == "send" || kind == "recv" || kind == "broadcast") return pass_on(id);
+    const TransferKind transfer = transfer_of(instr);
+    if (is_one_way(transfer) || transfer == TransferKind::broadcast) return pass_on(id);
     if (brings_update(instr)) {
       fresh_.insert(instr.out[0].buffer);
       return {};
     }
     TENON_CHECK(check_target(id));
-    if (is_transfer(kind)) {
+    if (transfer != TransferKind::none) {
       const bool over_classes = classes_ > 1 && std::ranges::count(instr.axes, program_.pipeline_axis) > 0;
       return over_classes ? merge_classes(id) : move(instr);
     }
@@ -135,7 +136,8 @@ class Completeness {
 
   // The updated parts of a bucket, gathered to where it rests.
   bool brings_update(const Instr& instr) const {
-    return instr.kind == "all_gather" && program_.buffers[instr.out[0].buffer].space == Space::param &&
+    return transfer_of(instr) == TransferKind::all_gather &&
+           program_.buffers[instr.out[0].buffer].space == Space::param &&
            content_of(instr.in[0]).tensor == kUpdated;
   }
 
@@ -206,7 +208,7 @@ class Completeness {
     out.tensor = kUpdated;
     return out;
   }
-  std::deque<Pieces>& channel(int64_t from, int64_t to, const std::string& kind) {
+  std::deque<Pieces>& channel(int64_t from, int64_t to, TransferKind kind) {
     return channels_[{from, to, kind}];
   }
 
@@ -225,17 +227,18 @@ class Completeness {
   Status pass_on(InstrId id) {
     const Instr& instr = program_.instrs[id];
     const int64_t me = program_.class_index;
-    if (instr.kind == "send") {
-      channel(me, instr.peer, "send").push_back(relative(instr.in[0]));
+    const TransferKind kind = transfer_of(instr);
+    if (kind == TransferKind::send) {
+      channel(me, instr.peer, kind).push_back(relative(instr.in[0]));
       return {};
     }
-    if (instr.kind == "broadcast" && instr.peer == me) {
+    if (kind == TransferKind::broadcast && instr.peer == me) {
       for (int64_t other = 0; other < classes_; ++other) {
-        if (other != me) channel(me, other, "broadcast").push_back(relative(instr.out[0]));
+        if (other != me) channel(me, other, kind).push_back(relative(instr.out[0]));
       }
       return {};
     }
-    auto& queue = channel(instr.peer, me, instr.kind == "recv" ? "send" : "broadcast");
+    auto& queue = channel(instr.peer, me, kind == TransferKind::recv ? TransferKind::send : kind);
     blocked_ = queue.empty();
     if (blocked_) return {};
     const Pieces pieces = std::move(queue.front());
@@ -249,19 +252,19 @@ class Completeness {
     const int64_t me = program_.class_index;
     if (!announced_) {
       for (int64_t other = 0; other < classes_; ++other) {
-        if (other != me) channel(me, other, "sum").push_back(relative(instr.in[0]));
+        if (other != me) channel(me, other, TransferKind::all_reduce).push_back(relative(instr.in[0]));
       }
       announced_ = true;
     }
     for (int64_t other = 0; other < classes_; ++other) {
-      blocked_ |= other != me && channel(other, me, "sum").empty();
+      blocked_ |= other != me && channel(other, me, TransferKind::all_reduce).empty();
     }
     if (blocked_) return {};
     announced_ = false;
     Content all = content_of(instr.in[0]);
     for (int64_t other = 0; other < classes_; ++other) {
       if (other == me) continue;
-      auto& queue = channel(other, me, "sum");
+      auto& queue = channel(other, me, TransferKind::all_reduce);
       for (const auto& [piece, content] : queue.front()) add_squares(all, content);
       queue.pop_front();
     }
@@ -284,11 +287,13 @@ class Completeness {
   }
 
   Pieces result_of(const Instr& instr) const {
+    const TransferKind kind = transfer_of(instr);
     if (instr.kind == "add") return added(instr);
-    if (instr.kind == "all_reduce") return mapped(instr, [&](const Content& c) { return reduced(c, instr); });
-    if (instr.kind == "all_gather") return gathered(instr);
-    if (instr.kind == "reduce_scatter" && instr.layout >= 0) return scattered(instr);
-    if (instr.kind == "all_to_all" && axes_.contains(instr.axes[0])) return exchanged(instr);
+    if (kind == TransferKind::all_reduce)
+      return mapped(instr, [&](const Content& c) { return reduced(c, instr); });
+    if (kind == TransferKind::all_gather) return gathered(instr);
+    if (kind == TransferKind::reduce_scatter && instr.layout >= 0) return scattered(instr);
+    if (kind == TransferKind::all_to_all && axes_.contains(instr.axes[0])) return exchanged(instr);
     if (instr.kind == "slice" && instr.in[0].elements() == instr.out[0].elements()) {
       return mapped(instr, [](const Content& c) { return c; });
     }
@@ -297,7 +302,7 @@ class Completeness {
       for (auto& piece : read(in)) all.push_back(std::move(piece));
     }
     const Content common = uniform(all);
-    return {{range(instr.out[0]), instr.kind == "reduce_scatter" ? reduced(common, instr) : common}};
+    return {{range(instr.out[0]), kind == TransferKind::reduce_scatter ? reduced(common, instr) : common}};
   }
 
   template <class Map>

@@ -48,6 +48,7 @@ bool overlap(const ByteRange& a, const ByteRange& b) { return a.lo < b.hi && b.l
 // What an instruction writes is apart from all else that it touches, unless it says that it works in place.
 Status check_within(const Program& program, InstrId id) {
   const Instr& instr = program.instrs[id];
+  const TransferKind kind = transfer_of(instr);
   std::vector<Operand> writes = instr.out;
   if (instr.workspace.buffer != kNone) writes.push_back(instr.workspace);
   for (size_t k = 0; k < writes.size(); ++k) {
@@ -60,9 +61,9 @@ Status check_within(const Program& program, InstrId id) {
     };
     for (size_t i = 0; i < instr.in.size(); ++i) {
       const ByteRange other = range_of(program, instr.in[i]);
-      const bool in_place =
-          k == 0 && other.lo == mine.lo && other.hi == mine.hi &&
-          (instr.kind == "all_reduce" || instr.kind == "broadcast" || static_cast<int>(i) == instr.inplace);
+      const bool in_place = k == 0 && other.lo == mine.lo && other.hi == mine.hi &&
+                            (kind == TransferKind::all_reduce || kind == TransferKind::broadcast ||
+                             static_cast<int>(i) == instr.inplace);
       if (overlap(mine, other) && !in_place) return shared(instr.in[i]);
     }
     for (size_t j = 0; j < k; ++j) {
@@ -99,7 +100,7 @@ class Owners {
         any = true;
         const Instr& writer = program_.instrs[owner.writer];
         // Gathered parameters are the same for all microbatches: rows that run interleaved share them.
-        const bool parameters = writer.kind == "all_gather" && writer.layout >= 0;
+        const bool parameters = transfer_of(writer) == TransferKind::all_gather && writer.layout >= 0;
         const bool another = microbatch >= 0 && writer.microbatch >= 0 && writer.microbatch != microbatch;
         if (another && !parameters) out.of_another = owner.writer;
       } else if (owner.buffer != kNone && first_write_[operand.buffer] < owner.writer) {

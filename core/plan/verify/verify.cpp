@@ -31,17 +31,15 @@ namespace {
 std::string describe(const Transfer& t) {
   const std::string value =
       t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
-  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", t.kind, value, name_of(t.dtype),
-                     t.bytes, fmt::join(t.members, ","), t.instr);
+  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", name_of(t.kind), value,
+                     name_of(t.dtype), t.bytes, fmt::join(t.members, ","), t.instr);
 }
 
-bool one_way(std::string_view kind) { return kind == "send" || kind == "recv"; }
-
 bool same(const Transfer& a, const Transfer& b) {
-  const bool ends = (a.kind == "send" && b.kind == "recv") || (a.kind == "recv" && b.kind == "send");
-  if (one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value)))
+  const bool ends = is_one_way(a.kind) && is_one_way(b.kind) && a.kind != b.kind;
+  if (is_one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value)))
     return false;
-  const bool kinds = &a == &b || (one_way(a.kind) ? ends : a.kind == b.kind);
+  const bool kinds = &a == &b || (is_one_way(a.kind) ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
 
@@ -58,26 +56,28 @@ bool shares_fit(const Program& program, const Instr& instr) {
   };
   const uint64_t whole = bytes(depths->outer), part = bytes(depths->inner);
   const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
-  if (instr.kind == "all_gather") return in == part && out == whole;
-  return instr.kind == "reduce_scatter" && in == whole && out == part;
+  const TransferKind kind = transfer_of(instr);
+  if (kind == TransferKind::all_gather) return in == part && out == whole;
+  return kind == TransferKind::reduce_scatter && in == whole && out == part;
 }
 
 // What a transfer writes must be what it reads makes.
 bool sizes_fit(const Program& program, const Instr& instr) {
-  const std::string& kind = instr.kind;
-  if (kind == "send") return instr.in.size() == 1 && instr.out.empty();
-  if (kind == "recv") return instr.in.empty() && instr.out.size() == 1;
+  const TransferKind kind = transfer_of(instr);
+  if (kind == TransferKind::send) return instr.in.size() == 1 && instr.out.empty();
+  if (kind == TransferKind::recv) return instr.in.empty() && instr.out.size() == 1;
   if (instr.out.size() != 1 || instr.in.size() > 1) return false;
-  if (kind == "broadcast") return instr.in.empty() || instr.in[0].bytes() == instr.out[0].bytes();
+  if (kind == TransferKind::broadcast) return instr.in.empty() || instr.in[0].bytes() == instr.out[0].bytes();
   if (instr.in.empty() || instr.in[0].dtype != instr.out[0].dtype) return false;
   if (instr.layout >= 0) return shares_fit(program, instr);
   const auto members = static_cast<uint64_t>(program.mesh.size(instr.axes));
   const uint64_t in = instr.in[0].bytes(), out = instr.out[0].bytes();
-  if (kind == "all_gather") return out == in * members;
-  if (kind == "reduce_scatter") return in == out * members;
+  if (kind == TransferKind::all_gather) return out == in * members;
+  if (kind == TransferKind::reduce_scatter) return in == out * members;
   const bool same = in == out;
-  if (kind == "all_to_all") return same && instr.in[0].elements() % static_cast<int64_t>(members) == 0;
-  return (kind == "all_reduce" || kind == "permute") && same;
+  if (kind == TransferKind::all_to_all)
+    return same && instr.in[0].elements() % static_cast<int64_t>(members) == 0;
+  return (kind == TransferKind::all_reduce || kind == TransferKind::permute) && same;
 }
 
 // Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses
@@ -85,16 +85,20 @@ bool sizes_fit(const Program& program, const Instr& instr) {
 bool peers_fit(const Program& program, const Instr& instr) {
   const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
   if (crosses && instr.axes.size() > 1) return false;
-  if (!one_way(instr.kind) && instr.kind != "broadcast") return true;
+  const TransferKind kind = transfer_of(instr);
+  if (!is_one_way(kind) && kind != TransferKind::broadcast) return true;
   const bool there =
       instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
-  return there && (!one_way(instr.kind) || (crosses && instr.peer != program.class_index));
+  return there && (!is_one_way(kind) || (crosses && instr.peer != program.class_index));
 }
 
 // Transfers with one peer have a lane for it, the others that of their first axis.
 std::string lane_of(const Program& program, const Instr& instr) {
-  if (instr.kind == "send") return "send>" + std::to_string(instr.peer);
-  if (instr.kind == "recv") return "recv<" + std::to_string(instr.peer);
+  switch (transfer_of(instr)) {
+    case TransferKind::send: return "send>" + std::to_string(instr.peer);
+    case TransferKind::recv: return "recv<" + std::to_string(instr.peer);
+    default: break;
+  }
   return program.mesh.axes[instr.axes[0]].name;
 }
 
@@ -105,7 +109,7 @@ Status check_transfer(const Program& program, InstrId id) {
     if (instr.axes[i] < program.mesh.axes.size() && once) continue;
     return refuse("V002", "runs over an axis twice, or over one that the mesh lacks", where(program, id));
   }
-  const bool moves = is_transfer(instr.kind);
+  const bool moves = is_transfer(instr);
   const bool placed = instr.lane < program.lanes.size() && (instr.lane != 0) == moves;
   if (!placed || (moves && instr.axes.empty()) || (!moves && !instr.axes.empty() && instr.offset_step == 0)) {
     return refuse("V002", "a transfer is not on a lane of its own, or a kernel is", where(program, id));
@@ -187,7 +191,7 @@ class Progress {
   bool is_at(int32_t rank, const Transfer& transfer) const {
     const Transfer* at = head(static_cast<size_t>(rank));
     if (at == nullptr || at->members != transfer.members) return false;
-    return at == &transfer || at->kind != transfer.kind || !one_way(at->kind);
+    return at == &transfer || at->kind != transfer.kind || !is_one_way(at->kind);
   }
 
   const std::vector<std::vector<Transfer>>& per_rank_;
@@ -205,15 +209,16 @@ std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
     const auto [group, fresh] = groups.try_emplace(instr.axes);
     if (fresh) group->second = program.mesh.group(rank, instr.axes);
     const Operand& operand = moved_operand(instr);
-    Transfer transfer{id, instr.kind, group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
-    if (one_way(instr.kind)) {
+    Transfer transfer{
+        id, transfer_of(instr), group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
+    if (is_one_way(transfer.kind)) {
       const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
-      transfer.root = instr.kind == "send" ? static_cast<int32_t>(rank) : other;
+      transfer.root = transfer.kind == TransferKind::send ? static_cast<int32_t>(rank) : other;
       transfer.members = {std::min(static_cast<int32_t>(rank), other),
                           std::max(static_cast<int32_t>(rank), other)};
       transfer.microbatch = instr.microbatch;
       transfer.value = operand.name;
-    } else if (instr.kind == "broadcast") {
+    } else if (transfer.kind == TransferKind::broadcast) {
       transfer.root = group->second.at(static_cast<size_t>(instr.peer));
     }
     out.push_back(std::move(transfer));

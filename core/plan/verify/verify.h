@@ -15,7 +15,7 @@ Result<VerifyReport> verify(const std::vector<Program>& programs);
 // What a rank does on its communication lanes, in issue order.
 struct Transfer {
   InstrId instr = 0;
-  std::string kind;
+  TransferKind kind = TransferKind::none;
   std::vector<int32_t> members;  // ascending
   int32_t root = -1;             // send, recv: the sender; broadcast: the root
   uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-// tenon_sdk/ops.hpp - what a kernel plugin runs: the signature of every op kind. docs/reference/ops.md says what
-// they compute. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
+// tenon_sdk/ops.hpp - what a kernel plugin runs: the signature of every op kind. docs/reference/ops.md says
+// what they compute. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
 #pragma once
 
 namespace tenon::kernels {

@@ -97,7 +97,7 @@ class Transfers : public Faults {
 };
 
 TEST_P(Transfers, of_different_kinds) {
-  lists_[1][0].kind = "broadcast";
+  lists_[1][0].kind = TransferKind::broadcast;
   EXPECT_EQ(refused().code, "V002");
   EXPECT_NE(refused().cause.find("rank 1 does broadcast"), std::string::npos) << refused().cause;
   EXPECT_NE(refused().cause.find("(instruction " + std::to_string(lists_[0][0].instr) + ")"),
@@ -152,7 +152,7 @@ TEST_P(Transfers, over_a_smaller_group_than_the_peers_is_a_deadlock) {
 // Each pair meets, but in another order on each rank: no two ever agree.
 TEST(transfers, in_a_cycle_are_a_deadlock) {
   const auto pair = [](InstrId id, int32_t a, int32_t b) {
-    return Transfer{id, "all_reduce", {a, b}, -1, 8};
+    return Transfer{id, TransferKind::all_reduce, {a, b}, -1, 8};
   };
   const std::vector<std::vector<Transfer>> cycle{
       {pair(0, 0, 1), pair(1, 0, 2)}, {pair(2, 1, 2), pair(0, 0, 1)}, {pair(1, 0, 2), pair(2, 1, 2)}};

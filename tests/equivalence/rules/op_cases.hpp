@@ -24,7 +24,7 @@ inline std::ostream& operator<<(std::ostream& out, const OpCase& c) { return out
 // Kinds that no kernel runs: they move data, go to the optimizer, or become several instructions that
 // exchange blocks, which whole programs judge (tests/equivalence/run).
 inline bool has_kernel_case(const OpDef& def) {
-  return def.use == OpUse::graph && def.runner == OpRunner::kernel && collective_of(def) == Collective::none;
+  return def.use == OpUse::graph && def.runner == OpRunner::kernel && reshard_of(def) == TransferKind::none;
 }
 
 // Operands of one dim for each letter; attributes are 1.5, or 1.

@@ -71,7 +71,7 @@ class Reshard : public testing::Test {
     alone.run();
     ranks.run();
     EXPECT_LE(relative_error(ranks.global(end), alone.value(result)), 1e-12);
-    for (const Op& op : placed->graph.ops()) collectives_ += collective_of(*op.def) != Collective::none;
+    for (const Op& op : placed->graph.ops()) collectives_ += reshard_of(*op.def) != TransferKind::none;
   }
 
   Kernels kernels_{plugin_file("kernels", "reference")};

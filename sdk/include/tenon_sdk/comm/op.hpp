@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tenon/comm.h"
+#include "tenon_sdk/comm/kinds.hpp"
 #include "tenon_sdk/plugin.hpp"
 
 namespace tenon::comm {
@@ -32,10 +33,7 @@ inline const char* dtype_name(uint32_t dtype) {
 }
 
 inline const char* kind_name(uint32_t kind) {
-  static constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                           "broadcast",  "all_to_all",     "permute",
-                                           "send",       "recv",           "barrier"};
-  return kind < std::size(kNames) ? kNames[kind] : "unknown kind";
+  return kind < std::size(kKindNames) ? kKindNames[kind] : "unknown kind";
 }
 
 inline const char* reduce_name(uint32_t reduce) {
