@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/ops.h"
 #include "plugin_host.hpp"
 #include "shards.hpp"
