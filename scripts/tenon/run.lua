@@ -65,7 +65,7 @@ local fields = {
   kernels = s.optional(plugin.of("kernels")),
   fusion = s.optional(s.boolean),
   comm = s.optional(plugin.of("comm")),
-  eval = s.optional(part("eval", { every = s.required(every), batches = s.default(positive, 8) })),
+  eval = s.optional(part("eval", { every = s.required(every), batches = s.default(s.count(), 8) })),
   save = s.optional(part("save", { every = s.required(every), keep = s.default(positive, 2) })),
   log = s.optional(part("log", {
     every = s.default(every, 10), sinks = s.optional(s.list(plugin.of("sink"), "sinks")),
