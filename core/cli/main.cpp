@@ -270,10 +270,15 @@ void add_plan_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--trace", a.plan.trace,
                   "write the simulated step of all stages for a trace viewer (.json)");
   verb.add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
-  verb.add_option("--flops", a.plan.machine.flops, "operations a second of a rank, for the simulation");
-  verb.add_option("--memory-bandwidth", a.plan.machine.memory_bytes, "bytes a second of its memory");
-  verb.add_option("--link-bandwidth", a.plan.machine.link_bytes, "bytes a second of its link");
-  verb.add_option("--link-latency", a.plan.machine.link_latency, "seconds for the first byte");
+  GivenMachine& machine = a.plan.machine;
+  verb.add_option("--flops", machine.flops, "operations a second of a rank, for the simulation")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--memory-bandwidth", machine.memory_bytes, "bytes a second of its memory")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--link-bandwidth", machine.link_bytes, "bytes a second of its link")
+      ->check(CLI::PositiveNumber);
+  verb.add_option("--link-latency", machine.link_latency, "seconds for the first byte")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_sample_options(CLI::App& verb, Arguments& a) {

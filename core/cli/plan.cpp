@@ -9,8 +9,10 @@
 #include <set>
 
 #include "cli/files.h"
+#include "cli/machine.h"
 #include "cli/progress.h"
 #include "host/resolve.h"
+#include "plan/show/blocks.h"
 #include "run/session.h"
 
 namespace tenon::cli {
@@ -139,10 +141,18 @@ std::string place_of(const Program& program, int64_t rank) {
 }
 
 Status draw(const PlanOptions& options, const Planned& planned, const Simulation& simulation) {
-  const std::string title =
-      fmt::format("{}: {}", planned.job.recipe.name, planned.compiled.programs.front().mesh.text());
-  if (!options.svg.empty()) TENON_CHECK(write_file(options.svg, svg_of(simulation.spans, title, "seconds")));
-  if (!options.trace.empty()) TENON_CHECK(write_file(options.trace, chrome_trace_of(simulation.spans, 1e6)));
+  const std::vector<Program>& programs = planned.compiled.programs;
+  const Program& any = programs.front();
+  if (!options.svg.empty()) {
+    Caption caption = in_unit_for(simulation.seconds);
+    caption.title = fmt::format("{}: a step on {}, {:.1f}% idle", planned.job.recipe.name, any.mesh.text(),
+                                100 * simulation.idle_fraction());
+    caption.subtitle = "simulated on " + description_of(options.machine);
+    caption.rank = any.pipeline_axis == kNone ? "" : any.mesh.axes[any.pipeline_axis].name;
+    TENON_CHECK(write_file(options.svg, svg_of(blocks_of(programs, simulation), caption)));
+  }
+  if (!options.trace.empty())
+    TENON_CHECK(write_file(options.trace, chrome_trace_of(instrs_of(programs, simulation), 1e6)));
   return {};
 }
 
@@ -202,7 +212,8 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
                  fmt::format("0 to {}", world - 1), TENON_E_ARGUMENT};
   }
   const Program& program = compiled.of(options.rank);
-  const Simulation simulation = simulate(compiled.programs, options.machine);
+  const Machine machine = machine_of(options.machine);
+  const Simulation simulation = simulate(compiled.programs, machine);
   TENON_CHECK(draw(options, *planned, simulation));
   if (options.json) {
     Json memory;
@@ -215,6 +226,7 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
                       {"instructions", program.instrs.size()},
                       {"lanes", program.lanes},
                       {"microbatches", program.microbatches},
+                      {"machine", json_of(options.machine)},
                       {"simulated_seconds", simulation.seconds},
                       {"idle_fraction", simulation.idle_fraction()},
                       {"program_sha256", program_hash(compiled)}}
@@ -225,10 +237,11 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   std::cout << place_of(program, options.rank) << text(program, {.fold = !options.unfold});
   std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
                            human_bytes(total_bytes(program)), program.flops / 1e9);
+  std::cout << fmt::format("machine       {}\n", description_of(options.machine));
   std::cout << fmt::format(
       "simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
       simulation.seconds, 100 * simulation.idle_fraction(),
-      100 * hidden_fraction(simulation, compiled.programs, options.machine));
+      100 * hidden_fraction(simulation, compiled.programs, machine));
   return 0;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cli/job.h"
+#include "cli/machine.h"
 #include "plan/compile/compile.h"
-#include "plan/show/simulate.h"
 
 namespace tenon::cli {
 
@@ -16,7 +16,7 @@ struct PlanOptions {
   bool json = false;
   bool unfold = false;     // every microbatch
   std::string trace, svg;  // files to write
-  Machine machine;         // for the simulation
+  GivenMachine machine;    // for the simulation
 };
 
 // Given ranks, or those of a mesh without open axes, or 1.

@@ -152,6 +152,47 @@ TEST_F(Verbs, plan_prints_mesh_memory_and_program) {
             plan.at("program_sha256"));
 }
 
+TEST_F(Verbs, plan_says_what_of_the_simulated_machine_is_imagined) {
+  const std::vector<std::string> plan{"plan", "tiny.lua", "-n", "2", "--svg", "step.svg"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = plan;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::vector<std::string> some{"--flops", "2e12"},
+      all{"--flops",          "2e12", "--memory-bandwidth", "1e11",
+          "--link-bandwidth", "1e10", "--link-latency",     "5e-6"};
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{}, "an imagined machine: 100 GFLOP/s, memory 10 GB/s, links 5 GB/s, after 10 us"},
+      {some,
+       "a machine given in part: 2 TFLOP/s, memory 10 GB/s (imagined), links 5 GB/s (imagined), after 10 us "
+       "(imagined)"},
+      {all, "the machine given: 2 TFLOP/s, memory 100 GB/s, links 10 GB/s, after 5 us"}};
+  for (const auto& [flags, says] : cases) {
+    const auto plain = place_->run(with(flags));
+    EXPECT_NE(plain.out.find(says), std::string::npos) << says << "\nin\n" << plain.out << plain.err;
+    EXPECT_NE(place_->read("step.svg").find(std::string("simulated on ") + says), std::string::npos) << says;
+  }
+  const auto imagined = [&](std::vector<std::string> flags) {
+    flags.emplace_back("--json");
+    return only_line(place_->run(with(flags))).at("machine").at("imagined");
+  };
+  EXPECT_EQ(imagined({}), (json{"flops", "memory_bandwidth", "link_bandwidth", "link_latency"}));
+  EXPECT_EQ(imagined(some), (json{"memory_bandwidth", "link_bandwidth", "link_latency"}));
+  EXPECT_EQ(imagined(all), json::array());
+}
+
+TEST_F(Verbs, evaluation_of_0_batches_is_one_of_all_that_is_held_out) {
+  place_->write_changed("all.lua", "batches = 2", "batches = 0");
+  const auto tokens = [&](const std::string& recipe) {
+    const auto result = place_->run({"train", recipe, "steps=1", "eval=1", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return events(parse_lines(result.out), "eval").at(0).at("tokens").get<int64_t>();
+  };
+  EXPECT_EQ(tokens("tiny.lua"), 2 * 8 * 16);
+  EXPECT_GT(tokens("all.lua"), 2 * 8 * 16);
+}
+
 TEST_F(Verbs, check_tells_what_was_proved) {
   const auto plain = place_->run({"check", "tiny.lua", "-n", "4"});
   EXPECT_EQ(plain.code, 0) << plain.err;

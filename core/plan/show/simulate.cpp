@@ -27,10 +27,11 @@ double transfer_seconds(const Program& program, const Instr& instr, const Machin
 // A class's list, run as far as the other classes let it.
 class Runner {
  public:
-  Runner(const Program& program, const Machine& machine, std::vector<Span>& spans)
-      : program_(program),
+  Runner(size_t index, const Program& program, const Machine& machine, std::vector<SimulatedInstr>& instrs)
+      : index_(index),
+        program_(program),
         machine_(machine),
-        spans_(spans),
+        instrs_(instrs),
         end_(program.instrs.size(), kUnknown),
         lane_end_(program.lanes.size()) {}
 
@@ -74,9 +75,7 @@ class Runner {
     end_[id] = end;
     finish = std::max(finish, end);
     if (instr.lane != 0) time.transfers += end - start;
-    Span& span = spans_.emplace_back(span_of(program_, id, static_cast<int>(program_.class_index)));
-    span.start = start;
-    span.end = end;
+    instrs_.push_back({index_, id, start, end});
   }
   double seconds(InstrId id) const { return seconds_of(program_, program_.instrs[id], machine_); }
 
@@ -84,9 +83,10 @@ class Runner {
   double finish = 0;
 
  private:
+  size_t index_;
   const Program& program_;
   const Machine& machine_;
-  std::vector<Span>& spans_;
+  std::vector<SimulatedInstr>& instrs_;
   InstrId next_ = 0;
   double issued_ = 0;        // when the host comes to the next instruction
   std::vector<double> end_;  // per instruction; kUnknown: not yet known
@@ -106,7 +106,7 @@ struct Meeting {
 class World {
  public:
   World(const std::vector<Program>& programs, const Machine& machine) {
-    for (const Program& program : programs) runners_.emplace_back(program, machine, out_.spans);
+    for (size_t i = 0; i < programs.size(); ++i) runners_.emplace_back(i, programs[i], machine, out_.instrs);
   }
 
   Simulation run() {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "plan/program/program.h"
-#include "plan/show/draw.h"
 
 namespace tenon {
 
@@ -22,11 +21,18 @@ struct ClassTime {
   double transfers = 0;  // seconds of transfers, had each been waited for
 };
 
+// When an instruction runs: seconds since the step began.
+struct SimulatedInstr {
+  size_t program = 0;  // of those that were given
+  InstrId id = 0;
+  double start = 0, end = 0;
+};
+
 struct Simulation {
   double seconds = 0;  // of the step
   std::vector<ClassTime> classes;
-  std::vector<Span> spans;       // seconds; one rank for each class
-  double idle_fraction() const;  // of all classes' compute lanes: the bubble and what is not hidden
+  std::vector<SimulatedInstr> instrs;  // all, those of a lane in its order
+  double idle_fraction() const;        // of all classes' compute lanes: the bubble and what is not hidden
 };
 
 // The programs must have passed check_symmetric().

@@ -13,16 +13,6 @@ std::string row_of(const Instr& instr) {
   return fmt::format("{}{}.{}", name_of(instr.phase), instr.stage, instr.microbatch);
 }
 
-const char* category_of(Phase phase) {
-  switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::input_grad: return "input gradient";
-    case Phase::weight_grad: return "weight gradient";
-    case Phase::step: return "update";
-  }
-  return "";
-}
-
 const char* category_of(RowKind kind) {
   switch (kind) {
     case RowKind::forward: return "forward";
@@ -34,6 +24,16 @@ const char* category_of(RowKind kind) {
 }
 
 }  // namespace
+
+const char* category_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::input_grad: return "input gradient";
+    case Phase::weight_grad: return "weight gradient";
+    case Phase::step: return "update";
+  }
+  return "";
+}
 
 uint64_t bytes_of(const Instr& instr) {
   uint64_t sum = 0, most = 0;

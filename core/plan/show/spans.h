@@ -14,6 +14,9 @@ Span span_of(const Program& program, InstrId id, int rank);
 // A schedule as a picture: one lane a rank, later stages of a rank in darker shades.
 std::vector<Span> spans_of(const Rows& rows, const RowSimulation& simulation);
 
+// "forward", "input gradient", ...: the category of a picture.
+const char* category_of(Phase phase);
+
 // Read and written, each operand once; a transfer: what its rank's largest operand holds.
 uint64_t bytes_of(const Instr& instr);
 

@@ -53,7 +53,7 @@ std::map<std::string, std::string> pictures() {
     const std::string title =
         fmt::format("{}: {} ranks, {} stages, {} microbatches, {:.1f} % idle", shape.name, kRanks,
                     rows.stages, kMicrobatches, 100 * simulation.idle_fraction);
-    out.emplace(fmt::format("{}.svg", shape.name), svg_of(spans_of(rows, simulation), title, "units"));
+    out.emplace(fmt::format("{}.svg", shape.name), svg_of(spans_of(rows, simulation), {.title = title}));
   }
   return out;
 }
