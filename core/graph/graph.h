@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "graph/placement.h"
 #include "graph/types.h"
 
@@ -78,10 +79,22 @@ class Graph {
  public:
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Op>& ops() const { return ops_; }
-  const Value& value(ValueId id) const { return values_[id]; }
-  Value& value(ValueId id) { return values_[id]; }
-  const Op& op(OpId id) const { return ops_[id]; }
-  Op& op(OpId id) { return ops_[id]; }
+  const Value& value(ValueId id) const {
+    TENON_ASSERT(id < values_.size());
+    return values_[id];
+  }
+  Value& value(ValueId id) {
+    TENON_ASSERT(id < values_.size());
+    return values_[id];
+  }
+  const Op& op(OpId id) const {
+    TENON_ASSERT(id < ops_.size());
+    return ops_[id];
+  }
+  Op& op(OpId id) {
+    TENON_ASSERT(id < ops_.size());
+    return ops_[id];
+  }
 
   ValueId add_value(Value value);
   // Infers the outputs' types from the op's definition. Error G002 names operand and shapes.

@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/assert.h"
+
 namespace tenon {
 
 int64_t Mesh::world() const {
@@ -29,6 +31,7 @@ std::vector<AxisId> Mesh::find_all(std::string_view name) const {
 }
 
 std::vector<int64_t> Mesh::coordinate(int64_t rank) const {
+  TENON_ASSERT(0 <= rank && rank < world());
   std::vector<int64_t> out(axes.size());
   for (size_t i = axes.size(); i-- > 0;) {
     out[i] = rank % axes[i].size;
@@ -38,6 +41,7 @@ std::vector<int64_t> Mesh::coordinate(int64_t rank) const {
 }
 
 int64_t Mesh::rank(const std::vector<int64_t>& coordinate) const {
+  TENON_ASSERT(coordinate.size() == axes.size());
   int64_t rank = 0;
   for (size_t i = 0; i < axes.size(); ++i) rank = rank * axes[i].size + coordinate[i];
   return rank;
@@ -68,6 +72,7 @@ int64_t Mesh::size(const std::vector<AxisId>& axis_set) const {
 }
 
 int64_t index_on(const Mesh& mesh, const std::vector<int64_t>& coordinate, const std::vector<AxisId>& axes) {
+  TENON_ASSERT(coordinate.size() == mesh.axes.size());
   int64_t index = 0;
   for (AxisId axis : axes) index = index * mesh.axes[axis].size + coordinate[axis];
   return index;
@@ -98,6 +103,7 @@ std::optional<size_t> Placement::sharded_dim(AxisId axis) const {
 }
 
 void Placement::add_partial(AxisId axis, Reduction reduction) {
+  TENON_ASSERT(!sharded_dim(axis));
   if (is_partial(axis)) return;
   partials.push_back({axis, reduction});
   std::sort(partials.begin(), partials.end(),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/assert.h"
 #include "graph/ops.h"
 
 namespace tenon {
@@ -195,6 +196,13 @@ TEST(TypingTest, ExpertsTakeTheirAxisFromTheBatchAndLeaveItTheOthers) {
       type("grouped_linear", {sharded({{0, 1}, {}, {}, {}, {}}), sharded({{0}, {}, {}})}, {}, {false, true});
   EXPECT_EQ(t.inputs[0], sharded({{1}, {}, {0}, {}, {}}));
   EXPECT_EQ(t.outputs[0], sharded({{1}, {}, {0}, {}, {}}));
+}
+
+TEST(MeshDeathTest, a_rank_outside_is_a_fault_of_the_caller) {
+  const Mesh mesh{{{"dp", 2}, {"tp", 2}}};
+  EXPECT_EQ(mesh.coordinate(3), (std::vector<int64_t>{1, 1}));
+  if (!kAssertions) return;
+  EXPECT_DEATH(mesh.coordinate(4), "placement.cpp:[0-9]+: this must hold: .*rank < world");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "run/device.h"
 
+#include "base/assert.h"
+
 namespace tenon {
 
 Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, RankId id, const Mesh& mesh,
@@ -71,7 +73,9 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
 }
 
 char* RankDevice::address(const Program& program, const Operand& operand) const {
+  TENON_ASSERT(operand.buffer < program.buffers.size());
   const Buffer& buffer = program.buffers[operand.buffer];
+  TENON_ASSERT(operand.offset <= buffer.bytes);
   return base_[static_cast<size_t>(buffer.space)] + buffer.offset + operand.offset;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/assert.h"
 #include "graph/ops.h"
 
 namespace tenon {
@@ -28,11 +29,13 @@ size_t members_below(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
 }  // namespace
 
 std::vector<AxisId> axes_between(const FlatLayout& layout, size_t outer, size_t inner) {
+  TENON_ASSERT(outer <= inner && inner <= layout.depth());
   const auto at = [&](size_t depth) { return layout.axes.begin() + static_cast<std::ptrdiff_t>(depth); };
   return {at(outer), at(inner)};
 }
 
 FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_t member) {
+  TENON_ASSERT(member < layout.members() && depth <= layout.depth());
   const size_t together = members_below(mesh, layout, depth);
   const size_t first = member / together * together;
   return {layout.cuts[first], layout.cuts[first + together] - layout.cuts[first]};
@@ -91,7 +94,9 @@ Operand& output(Instr& instr, std::string_view name) {
 
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
   if (tensor.depth == 0) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
+  TENON_ASSERT(tensor.layout < program.layouts.size());
   const FlatLayout& layout = program.layouts[tensor.layout];
+  TENON_ASSERT(tensor.leaf < layout.leaves.size());
   const LeafPart part = leaf_in(layout.leaves[tensor.leaf], part_of(program, layout, tensor.depth, rank));
   const auto bytes = static_cast<uint64_t>(part.at * size_of(tensor.operand.dtype));
   return {part.first, part.count, tensor.operand.buffer, bytes};
@@ -216,6 +221,7 @@ Order::Order(const Program& program)
   std::vector<uint32_t> count(num_lanes_);
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
+    TENON_ASSERT(instr.lane < num_lanes_);
     lane_[id] = instr.lane;
     position_[id] = ++count[instr.lane];
     const auto learn = [&](InstrId from, bool complete) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "graph/graph.h"
 #include "graph/recipe.h"
 #include "graph/transfer.h"
@@ -203,7 +204,10 @@ class Order {
   // Position on its lane, counted from 1.
   uint32_t position(InstrId id) const { return position_[id]; }
   // How far lane `lane` is known to be complete when `id` starts.
-  uint32_t known(InstrId id, uint32_t lane) const { return clock_[id * num_lanes_ + lane]; }
+  uint32_t known(InstrId id, uint32_t lane) const {
+    TENON_ASSERT(id < lane_.size() && lane < num_lanes_);
+    return clock_[id * num_lanes_ + lane];
+  }
 
  private:
   uint32_t num_lanes_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace tenon {
 
 int64_t RowCost::of(RowKind kind) const {
@@ -38,12 +40,14 @@ std::vector<RowResult> needed_by(const Row& row, int stages) {
 }
 
 RowGivers::RowGivers(const Rows& rows) : microbatches_(rows.microbatches) {
+  TENON_ASSERT(rows.of_rank.size() == static_cast<size_t>(rows.ranks));
   givers_.assign(size_t{3} * static_cast<size_t>(rows.stages) * static_cast<size_t>(rows.microbatches),
                  {-1, -1});
   for (int rank = 0; rank < rows.ranks; ++rank) {
     const std::vector<Row>& list = rows.of_rank[static_cast<size_t>(rank)];
     for (size_t i = 0; i < list.size(); ++i) {
       for (const RowResult& result : given_by(list[i])) {
+        TENON_ASSERT(index(result) < givers_.size());
         RowRef& giver = givers_[index(result)];
         if (giver.rank < 0) giver = {rank, static_cast<int>(i)};
       }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/assert.h"
 #include "plan/program/program.h"
 
 namespace tenon {
@@ -33,6 +34,7 @@ class ByteMap {
   // Calls visit(fact) for every piece of [lo, hi), creating what is missing.
   template <class Visit>
   void each(const ByteRange& range, Visit visit) {
+    TENON_ASSERT(range.lo <= range.hi);
     split(range.lo);
     split(range.hi);
     for (uint64_t at = range.lo; at < range.hi;) {
@@ -48,6 +50,7 @@ class ByteMap {
 
   // The pieces of [lo, hi) in order; where nothing is known, a piece without facts.
   std::vector<std::pair<ByteRange, Fact>> pieces(const ByteRange& range) const {
+    TENON_ASSERT(range.lo <= range.hi);
     std::vector<std::pair<ByteRange, Fact>> out;
     uint64_t at = range.lo;
     auto it = map_.upper_bound(at);
@@ -64,6 +67,7 @@ class ByteMap {
 
   // One fact for the whole range, instead of what was there.
   void assign(const ByteRange& range, Fact fact) {
+    TENON_ASSERT(range.lo <= range.hi);
     if (range.lo == range.hi) return;
     split(range.lo);
     split(range.hi);

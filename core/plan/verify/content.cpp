@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace tenon {
 namespace {
 
@@ -31,6 +33,7 @@ Content mixture() {
 }
 
 std::vector<int> only(int64_t member, int64_t members) {
+  TENON_ASSERT(0 <= member && member < members);
   std::vector<int> out(static_cast<size_t>(members));
   out[static_cast<size_t>(member)] = 1;
   return out;
@@ -49,6 +52,7 @@ Content sum(const Content& a, const Content& b) {
   for (auto& [axis, members] : out.summed) {  // of members
     const auto other = b.summed.find(axis);
     if (other == b.summed.end()) return mixture();
+    TENON_ASSERT(members.size() == other->second.size());
     for (size_t i = 0; i < members.size(); ++i) members[i] += other->second[i];
   }
   return out;
