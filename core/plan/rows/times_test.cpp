@@ -66,12 +66,6 @@ TEST(RowTimes, activations_live_from_forward_to_weight_gradient) {
             (std::vector<int>{3}));
 }
 
-TEST(RowTimes, of_a_rank_without_rows) {
-  const RowSimulation simulation = simulate(parse({"F0.0 B0.0", ""}, 1), RowCost{});
-  EXPECT_EQ(simulation.activations, (std::vector<int>{1, 0}));
-  EXPECT_DOUBLE_EQ(simulation.idle_fraction, 0.5);
-}
-
 TEST(LinearOrder, goes_by_time_then_by_rank) {
   const Rows rows = parse({"F0.0 F0.1 B0.0 B0.1", "F1.0 B1.0 F1.1 B1.1"}, 2);
   std::string order;
