@@ -24,12 +24,13 @@ class StepBench {
   static Result<std::unique_ptr<StepBench>> open(const Recipe& recipe, PluginSet& plugins,
                                                  const SessionOptions& options, const Settings& settings) {
     std::unique_ptr<StepBench> out(new StepBench(plugins, options, settings));
-    SessionOptions traced = options;
-    traced.threads = settings.threads;
-    traced.trace = {kWarm + settings.rounds + 1, kWarm + 2 * settings.rounds};
+    SessionOptions own = options;
+    own.threads = settings.threads;
     TENON_TRY(out->pool_, ThreadPool::create(settings.threads));
     out->probe_.emplace(*out->pool_, peak_loops(isa_of(plugins.kernels.options)));
-    TENON_TRY(out->session_, Session::open(recipe, plugins, traced));
+    TENON_TRY(out->session_, Session::open(recipe, plugins, own));
+    const TraceRange behind{kWarm + settings.rounds + 1, kWarm + 2 * settings.rounds};
+    out->trace_.emplace(behind, out->session_->train_program().instrs.size());
     return out;
   }
 
@@ -41,7 +42,7 @@ class StepBench {
       probe_->sample();
       probe_->sample_again();  // much of what a kernel reads, the one before has just written
       TENON_CHECK(meet());
-      TENON_TRY(const StepResult step, session_->step());
+      TENON_TRY(const StepResult step, session_->step(trace_->of(session_->steps_done() + 1)));
       if (round < settings_.rounds) steps_.push_back(step.seconds);
       exposed_.push_back(session_->train_executor()->transfer_seconds());
       tokens_ = step.tokens;
@@ -86,10 +87,10 @@ class StepBench {
       ++kind.calls;
       kind.floor += rates.seconds_again(work.flops, work.bytes);
     }
-    const TraceRange range = session_->trace_range();
+    const TraceRange range = trace_->range();
     for (int64_t step = range.first; step <= range.last; ++step) {
       for (auto& [name, kind] : out) kind.seconds.push_back(0);
-      const InstrTimes* times = session_->trace().of(step);
+      const InstrTimes* times = trace_->of(step);
       for (InstrId id = 0; id < instrs.size(); ++id) {
         if (instrs[id].lane != 0) continue;
         out[instrs[id].kind].seconds.back() += static_cast<double>(times[id].issued - times[id].start) * 1e-9;
@@ -146,6 +147,7 @@ class StepBench {
   std::unique_ptr<ThreadPool> pool_;
   std::optional<Probe> probe_;
   std::unique_ptr<Session> session_;
+  std::optional<StepTrace> trace_;
   int64_t meetings_ = 0, tokens_ = 0;
   std::vector<double> steps_, exposed_, overhead_;
 };

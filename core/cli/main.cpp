@@ -150,7 +150,7 @@ Result<std::unique_ptr<Opened>> open_trained(PluginRegistry& registry, const Arg
   options.training = false;
   TENON_TRY(out->session, Session::open(out->job.recipe, out->plugins, options));
   checkpoint::PosixStorage storage;
-  TENON_TRY(const std::string from, out->session->resume(storage, out->job.checkpoints()));
+  TENON_TRY(const Loaded from, Checkpoints(*out->session).load(storage, out->job.checkpoints()));
   return out;
 }
 
@@ -400,7 +400,7 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
 }
 
 int main_of(int argc, char** argv) {
-  CLI::App app{"Tenon trains deep-learning models from recipes, on one device or many."};
+  CLI::App app{"Tenon trains deep-learning models from recipes, on one device or many.", "tenon"};
   Arguments arguments;
   Verb verb = nullptr;
   try {

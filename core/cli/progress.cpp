@@ -12,6 +12,15 @@
 #include "cli/files.h"
 
 namespace tenon::cli {
+namespace {
+
+// That share this process's memory: the world with virtual ranks, else 1.
+uint64_t ranks_in_process(const RankDevice& device) {
+  const bool shared = (device.plugins().comm.table->flags & TENON_COMM_IN_PROCESS) != 0;
+  return shared ? static_cast<uint64_t>(device.id().world) : 1;
+}
+
+}  // namespace
 
 uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -47,19 +56,16 @@ Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, con
 }
 
 Status Progress::record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics) {
-  tenon_record record{sizeof(tenon_record),
-                      static_cast<uint32_t>(metrics.size()),
-                      event,
-                      session.steps_done(),
-                      session.attempt(),
-                      metrics.data()};
+  tenon_record record{
+      sizeof(tenon_record), static_cast<uint32_t>(metrics.size()), event, session.steps_done(), attempt_,
+      metrics.data()};
   for (const Sink& sink : sinks_) {
     tenon_error error = empty_abi_error();
     const tenon_code code = sink.table->write(sink.state.get(), &record, &error);
     if (code < 0) return from_abi(code, error, sink.id);
   }
   if (style_ == Style::json) {
-    Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", session.attempt()}};
+    Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", attempt_}};
     for (const tenon_metric& metric : metrics) json[metric.name] = metric.value;
     std::printf("%s\n", json.dump().c_str());
     std::fflush(stdout);
@@ -88,17 +94,18 @@ double Progress::median_seconds() const {
   return sorted[sorted.size() / 2];
 }
 
-Status Progress::on_resume(const Session& session, const std::string& path) {
+Status Progress::on_resume(const Session& session, const Loaded& from, int64_t attempt) {
+  attempt_ = attempt;
   Json passed_over = Json::array();
-  for (const checkpoint::Rejected& rejected : session.passed_over()) {
+  for (const checkpoint::Rejected& rejected : from.passed_over) {
     line(fmt::format("warning: passed over {}: {}", rejected.directory, rejected.error.cause));
     passed_over.push_back({{"checkpoint", rejected.directory}, {"cause", rejected.error.cause}});
   }
-  line(fmt::format("from {:>5}  {}", session.steps_done(), path));
+  line(fmt::format("from {:>5}  {}", session.steps_done(), from.directory));
   if (style_ == Style::json) {
     const Json event{{"event", "resume"},
                      {"step", session.steps_done()},
-                     {"checkpoint", path},
+                     {"checkpoint", from.directory},
                      {"passed_over", passed_over}};
     std::printf("%s\n", event.dump().c_str());
     std::fflush(stdout);
@@ -108,7 +115,7 @@ Status Progress::on_resume(const Session& session, const std::string& path) {
 
 Status Progress::report_memory(const Session& session) {
   const uint64_t resident = resident_bytes();
-  const uint64_t planned = session.memory().total() * static_cast<uint64_t>(session.ranks_in_process());
+  const uint64_t planned = session.memory().total() * ranks_in_process(session.device());
   const auto rest = static_cast<int64_t>(resident - planned);  // below zero while planned memory is untouched
   line(fmt::format("resident {} = planned {} + rest {}{}", human_bytes(resident), human_bytes(planned),
                    rest < 0 ? "-" : "", human_bytes(static_cast<uint64_t>(std::abs(rest)))));
@@ -144,10 +151,10 @@ Status Progress::report_overlap(const Session& session) {
 
 Status Progress::on_start(const Session& session) {
   first_step_ = session.steps_done();
-  const int64_t parameters = session.num_parameters();
+  const int64_t parameters = num_parameters(session.programs().layout());
   const MemoryReport memory = session.memory();
   line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters,
-                   session.num_tensors(), session.train_program().mesh.text(),
+                   num_tensors(session.programs().layout()), session.train_program().mesh.text(),
                    session.recipe().batch * session.recipe().context));
   line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})",
                    human_bytes(memory.total()), human_bytes(memory.params), human_bytes(memory.state),

@@ -20,7 +20,7 @@ class Progress final : public LoopObserver {
   static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory,
                                                   Style style, const std::string& trace);
 
-  Status on_resume(const Session& session, const std::string& path) override;
+  Status on_resume(const Session& session, const Loaded& from, int64_t attempt) override;
   Status on_start(const Session& session) override;
   Status on_step(const Session& session, const StepResult& step) override;
   Status on_eval(const Session& session, const EvalResult& eval, double seconds) override;
@@ -55,6 +55,7 @@ class Progress final : public LoopObserver {
   std::deque<double> recent_;  // seconds of the last steps
   Mean evals_, saves_;         // seconds
   int64_t first_step_ = 0;
+  int64_t attempt_ = 1;
 };
 
 uint64_t resident_bytes();

@@ -12,6 +12,7 @@ Result<LoopEnd> train_rank(const Task& task, const Job& job, const PluginSet& pl
                            const SessionOptions& options, Progress* progress) {
   TENON_TRY(const auto session, Session::open(job.recipe, plugins, options));
   LoopOptions loop;
+  TENON_TRY(loop.trace, steps_of(task.tracing, 0, job.recipe.steps));
   loop.checkpoints = job.checkpoints();
   loop.run_id = job.run_id;
   loop.resume = task.kind == Task::Kind::resume;
@@ -37,7 +38,6 @@ Result<LoopEnd> run_task(const Task& task, PluginRegistry& registry, const Job& 
   options.rendezvous = rendezvous;
   options.root = job.root;
   options.threads = threads_of_rank(task.threads, static_cast<int>(id.world));
-  TENON_TRY(options.trace, steps_of(task.tracing, 0, job.recipe.steps));
   if (task.kind != Task::Kind::bench) return train_rank(task, job, plugins, options, progress);
   TENON_CHECK(bench_rank(registry, job, options));
   return LoopEnd::finished;

@@ -8,7 +8,6 @@
 
 #include "host/resolve.h"
 #include "run/cause.h"
-#include "run/checkpoint/load.h"
 
 namespace tenon::embed {
 namespace {
@@ -26,9 +25,9 @@ bool storage_survives(const Error& error) { return error.code.starts_with('C'); 
 
 // A rank's thread must not let an exception out.
 template <class T>
-Result<T> caught(const std::function<Result<T>(Session&)>& call, Session& session) {
+Result<T> caught(const std::function<Result<T>(Rank&)>& call, Rank& rank) {
   try {
-    return call(session);
+    return call(rank);
   } catch (const std::bad_alloc&) {
     return Error{"E010", "out of memory", "", "", TENON_E_MEMORY};
   } catch (const std::exception& e) {
@@ -39,14 +38,14 @@ Result<T> caught(const std::function<Result<T>(Session&)>& call, Session& sessio
 }  // namespace
 
 template <class T>
-Result<T> Run::on_ranks(Survives survives, const std::function<Result<T>(Session&)>& call) {
-  std::vector<std::optional<Result<T>>> ends(sessions_.size());
+Result<T> Run::on_ranks(Survives survives, const std::function<Result<T>(Rank&)>& call) {
+  std::vector<std::optional<Result<T>>> ends(ranks_.size());
   team_->run([&](int i) {
     auto& end = ends[static_cast<size_t>(i)];
-    Session& session = *sessions_[static_cast<size_t>(i)];
-    end.emplace(caught(call, session));
+    Rank& rank = ranks_[static_cast<size_t>(i)];
+    end.emplace(caught(call, rank));
     if (end->ok() || survives(end->error())) return;
-    session.abort();
+    rank.session->abort();
     give_up(end->error());
   });
   Cause cause;
@@ -119,8 +118,8 @@ Status Run::read(bool in_process) {
 Status Run::open_sessions(const SessionOptions& common) {
   const int here = meeting_.memory != nullptr ? static_cast<int>(meeting_.world) : 1;
   TENON_TRY(team_, Team::start(here, context_.log()));
-  sessions_.resize(static_cast<size_t>(here));
-  std::vector<Status> opened(sessions_.size());
+  ranks_.resize(static_cast<size_t>(here));
+  std::vector<Status> opened(ranks_.size());
   team_->run([&](int i) {
     const auto at = static_cast<size_t>(i);
     SessionOptions mine = common;
@@ -129,10 +128,12 @@ Status Run::open_sessions(const SessionOptions& common) {
     mine.threads = context_.threads(here);
     try {
       auto session = Session::open(recipe_, plugins_, mine);
-      if (session.ok())
-        sessions_[at] = std::move(session).value();
-      else
+      if (session.ok()) {
+        ranks_[at].session = std::move(session).value();
+        ranks_[at].checkpoints.emplace(*ranks_[at].session);
+      } else {
         opened[at] = std::move(session).error();
+      }
     } catch (const std::exception& e) {
       opened[at] = Error{"E021", e.what(), "", "", TENON_E_INTERNAL};
     }
@@ -149,7 +150,7 @@ Status Run::open_sessions(const SessionOptions& common) {
 Run::~Run() {
   if (team_ != nullptr) {
     // Each on its own thread, all at once, as they were opened: a domain may end together with its peers.
-    team_->run([this](int i) { sessions_[static_cast<size_t>(i)].reset(); });
+    team_->run([this](int i) { ranks_[static_cast<size_t>(i)].session.reset(); });
   }
   part();
 }
@@ -163,26 +164,27 @@ Result<std::optional<StepResult>> Run::step() {
     return Error{"E024", "a step of a run that was opened without training", "",
                  "open it without TENON_RUN_NO_TRAINING", TENON_E_STATE};
   }
-  if (sessions_[0]->steps_done() >= recipe_.steps) return std::optional<StepResult>();
-  TENON_TRY(const StepResult done, on_ranks<StepResult>(step_survives, [](Session& s) { return s.step(); }));
+  if (ranks_[0].session->steps_done() >= recipe_.steps) return std::optional<StepResult>();
+  TENON_TRY(const StepResult done,
+            on_ranks<StepResult>(step_survives, [](Rank& r) { return r.session->step(); }));
   return std::optional<StepResult>(done);
 }
 
 Result<EvalResult> Run::evaluate() {
   TENON_CHECK(usable("an evaluation"));
-  return on_ranks<EvalResult>(eval_survives, [](Session& s) { return s.evaluate(); });
+  return on_ranks<EvalResult>(eval_survives, [](Rank& r) { return r.session->evaluate(); });
 }
 
 Result<std::vector<double>> Run::logits(const std::vector<int32_t>& tokens) {
   TENON_CHECK(usable("logits"));
-  return on_ranks<std::vector<double>>(logits_survives, [&](Session& s) { return s.logits(tokens); });
+  return on_ranks<std::vector<double>>(logits_survives, [&](Rank& r) { return r.session->logits(tokens); });
 }
 
 Status Run::save(const std::string& directory) {
   TENON_CHECK(usable("a save"));
   checkpoint::PosixStorage storage;
-  TENON_TRY(const std::string path, on_ranks<std::string>(storage_survives, [&](Session& s) {
-              return s.save(storage, directory, run_id_);
+  TENON_TRY(const std::string path, on_ranks<std::string>(storage_survives, [&](Rank& r) {
+              return r.checkpoints->save(storage, directory, run_id_);
             }));
   return {};
 }
@@ -192,7 +194,7 @@ Status Run::resume(const std::string& directory) {
   if (broken_) TENON_CHECK(usable("resuming"));
   checkpoint::PosixStorage storage;
   auto loaded =
-      on_ranks<std::string>(storage_survives, [&](Session& s) { return s.resume(storage, directory); });
+      on_ranks<Loaded>(storage_survives, [&](Rank& r) { return r.checkpoints->load(storage, directory); });
   if (!loaded.ok()) {
     // Found out before the first byte was read.
     const bool unchanged = is_one_of(loaded.error(), {"C001", "C003", "C005", "C013", "C020", "C021"});
@@ -200,21 +202,20 @@ Status Run::resume(const std::string& directory) {
     return std::move(loaded).error();
   }
   torn_.reset();
-  for (const auto& damaged : sessions_[0]->passed_over()) {
+  for (const auto& damaged : loaded->passed_over) {
     context_.registry().host().log(TENON_LOG_WARN, damaged.directory, 0,
                                    "passed over: " + damaged.error.cause);
   }
   // What is saved next continues that run: a folder holds checkpoints of one run only.
-  TENON_TRY(const auto from, checkpoint::Checkpoint::open(storage, *loaded));
-  run_id_ = from.manifest().id.run_id;
+  run_id_ = loaded->run_id;
   return {};
 }
 
 // -- looking ------------------------------------------------------------------------------------------
 
 Result<DLManagedTensorVersioned*> Run::view(const std::string& name) {
-  Session& session = *sessions_[0];
-  const TensorInfo* const tensor = session.find(name);
+  Session& session = *ranks_[0].session;
+  const TensorInfo* const tensor = session.tensors().find(name);
   if (tensor == nullptr) {
     return Error{"E025", "no tensor is named '" + name + "'", "", "tenon_run_tensor_name tells the names",
                  TENON_E_ARGUMENT};
@@ -231,11 +232,11 @@ Result<DLManagedTensorVersioned*> Run::view(const std::string& name) {
                  "", "save, and read the checkpoint", TENON_E_UNSUPPORTED};
   }
   const DLDevice device{static_cast<DLDeviceType>(plugins_.kernels.table->device_type), 0};
-  return views_.make({name, session.data(*tensor), device, tensor->operand.dtype, whole});
+  return views_.make({name, session.tensors().data(*tensor), device, tensor->operand.dtype, whole});
 }
 
 tenon_info Run::info() const {
-  const Session& session = *sessions_[0];
+  const Session& session = *ranks_[0].session;
   tenon_info out{};
   out.rank = static_cast<int32_t>(meeting_.first_rank);
   out.world = static_cast<int32_t>(meeting_.world);
@@ -244,18 +245,20 @@ tenon_info Run::info() const {
   out.total_steps = recipe_.steps;
   out.batch = recipe_.batch;
   out.context = recipe_.context;
-  for (const TensorInfo& param : session.params()) out.num_parameters += elements(param.dims);
-  out.num_param_tensors = session.params().size();
-  out.num_tensors = session.params().size() + session.states().size();
+  for (const TensorInfo& param : session.tensors().params()) out.num_parameters += elements(param.dims);
+  out.num_param_tensors = session.tensors().params().size();
+  out.num_tensors = session.tensors().params().size() + session.tensors().states().size();
   out.planned_bytes = session.memory().total();
   return out;
 }
 
 const char* Run::tensor_name(uint64_t index) const {
-  const Session& session = *sessions_[0];
-  const size_t params = session.params().size();
-  if (index < params) return session.params()[index].name.c_str();
-  return index - params < session.states().size() ? session.states()[index - params].name.c_str() : nullptr;
+  const Session& session = *ranks_[0].session;
+  const size_t params = session.tensors().params().size();
+  if (index < params) return session.tensors().params()[index].name.c_str();
+  return index - params < session.tensors().states().size()
+             ? session.tensors().states()[index - params].name.c_str()
+             : nullptr;
 }
 
 }  // namespace tenon::embed

@@ -12,9 +12,9 @@
 #include "embed/team.h"
 #include "embed/views.h"
 #include "graph/recipe.h"
+#include "run/checkpoints.h"
 #include "run/rendezvous/memory_rendezvous.h"
 #include "run/rendezvous/tcp_server.h"
-#include "run/session.h"
 
 namespace tenon::embed {
 
@@ -25,6 +25,12 @@ struct Meeting {
   std::unique_ptr<run::TcpServer> server;
   std::unique_ptr<run::Rendezvous> rendezvous;  // NULL where this process is alone in the world
   run::MemoryRendezvous* memory = nullptr;      // what is within, if ranks are threads
+};
+
+// One of this process.
+struct Rank {
+  std::unique_ptr<Session> session;
+  std::optional<Checkpoints> checkpoints;
 };
 
 // A010 unless they make sense together.
@@ -64,7 +70,7 @@ class Run {
   // Whether the run can go on after an error. If not, nobody may wait for the rank that had it.
   using Survives = bool (*)(const Error&);
   template <class T>
-  Result<T> on_ranks(Survives survives, const std::function<Result<T>(Session&)>& call);
+  Result<T> on_ranks(Survives survives, const std::function<Result<T>(Rank&)>& call);
   void give_up(const Error& error);
 
   Context& context_;
@@ -76,7 +82,7 @@ class Run {
   bool training_ = true;
   Meeting meeting_;
   std::unique_ptr<Team> team_;
-  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<Rank> ranks_;
   Views views_;
   std::optional<Error> broken_;  // for good
   std::optional<Error> torn_;    // until a checkpoint is loaded: tensors are a mixture

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "run/due.h"
+#include "run/vote.h"
 
 namespace tenon {
 namespace {
@@ -9,24 +10,27 @@ namespace {
 class Loop {
  public:
   Loop(Session& session, const LoopOptions& options)
-      : session_(session), recipe_(session.recipe()), options_(options) {}
+      : session_(session),
+        recipe_(session.recipe()),
+        options_(options),
+        checkpoints_(session),
+        trace_(options.trace, session.train_program().instrs.size()) {}
 
   Result<LoopEnd> run() {
-    if (options_.resume) {
-      TENON_TRY(const std::string from, session_.resume(storage_, options_.checkpoints));
-      saved_ = session_.steps_done();
-      if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_resume(session_, from));
-    }
+    TENON_TRY(vote_, Vote::open(session_.device()));
+    if (options_.resume) TENON_CHECK(load());
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_start(session_));
     while (session_.steps_done() < recipe_.steps) {
-      TENON_TRY(const bool stop, session_.any(options_.stop != nullptr && options_.stop->load()));
+      TENON_TRY(const bool stop,
+                vote_->any(options_.stop != nullptr && options_.stop->load(), session_.steps_done()));
       if (stop) {
         TENON_CHECK(save());
         return end(LoopEnd::stopped);
       }
-      TENON_TRY(const StepResult step, session_.step());
+      TENON_TRY(const StepResult step, session_.step(trace_.of(session_.steps_done() + 1)));
+      if (step.at_once) trace_.set_at_once_step(step.step);
       if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_step(session_, step));
-      if (step.step == session_.trace_range().last) TENON_CHECK(trace());
+      if (step.step == trace_.range().last) TENON_CHECK(tell_trace());
       if (due(recipe_.eval_every, step.step, recipe_.steps)) TENON_CHECK(evaluate());
       if (due(recipe_.save_every, step.step, recipe_.steps)) TENON_CHECK(save());
     }
@@ -35,9 +39,16 @@ class Loop {
 
  private:
   Result<LoopEnd> end(LoopEnd how) {
-    if (session_.trace_range().last > session_.steps_done()) TENON_CHECK(trace());
+    if (trace_.range().last > session_.steps_done()) TENON_CHECK(tell_trace());
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_end(session_));
     return how;
+  }
+
+  Status load() {
+    TENON_TRY(const Loaded from, checkpoints_.load(storage_, options_.checkpoints));
+    saved_ = session_.steps_done();
+    if (options_.observer == nullptr) return {};
+    return options_.observer->on_resume(session_, from, checkpoints_.attempt());
   }
 
   Status evaluate() {
@@ -48,8 +59,9 @@ class Loop {
     return {};
   }
 
-  Status trace() {
-    TENON_TRY(const std::vector<Span> spans, session_.gather_trace());
+  Status tell_trace() {
+    TENON_TRY(const std::vector<Span> spans,
+              gather_spans(trace_, *session_.programs().train, session_.peers(), session_.steps_done()));
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_trace(session_, spans));
     return {};
   }
@@ -57,7 +69,7 @@ class Loop {
   Status save() {
     if (saved_ == session_.steps_done()) return {};
     const double start = seconds_now();
-    TENON_TRY(const std::string path, session_.save(storage_, options_.checkpoints, options_.run_id));
+    TENON_TRY(const std::string path, checkpoints_.save(storage_, options_.checkpoints, options_.run_id));
     saved_ = session_.steps_done();
     if (options_.observer != nullptr)
       TENON_CHECK(options_.observer->on_save(session_, path, seconds_now() - start));
@@ -68,6 +80,9 @@ class Loop {
   const Recipe& recipe_;
   const LoopOptions& options_;
   checkpoint::PosixStorage storage_;
+  Checkpoints checkpoints_;
+  StepTrace trace_;
+  std::unique_ptr<Vote> vote_;
   int64_t saved_ = -1;
 };
 

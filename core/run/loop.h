@@ -4,7 +4,8 @@
 #include <atomic>
 #include <string>
 
-#include "run/session.h"
+#include "run/checkpoints.h"
+#include "run/trace.h"
 
 namespace tenon {
 
@@ -12,8 +13,8 @@ namespace tenon {
 class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
-  // Before on_start of a resumed run; session.passed_over() has newer checkpoints that are damaged.
-  virtual Status on_resume(const Session& session, const std::string& path) = 0;
+  // Before on_start of a resumed run, which is the run's start number `attempt`.
+  virtual Status on_resume(const Session& session, const Loaded& from, int64_t attempt) = 0;
   virtual Status on_start(const Session& session) = 0;
   virtual Status on_step(const Session& session, const StepResult& step) = 0;
   virtual Status on_eval(const Session& session, const EvalResult& eval, double seconds) = 0;
@@ -28,6 +29,7 @@ struct LoopOptions {
   std::string checkpoints;  // folder; made when missing
   std::string run_id;
   bool resume = false;                      // load the newest checkpoint first
+  TraceRange trace;                         // steps whose instructions are timed
   const std::atomic<bool>* stop = nullptr;  // set: finish the step, save, end
   LoopObserver* observer = nullptr;         // NULL on other ranks
 };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "run/session.h"
+#include "run/peers.h"
 
 namespace tenon {
 namespace {
@@ -88,27 +88,29 @@ std::vector<Span> spans_of(const Program& program, const InstrTimes* times, int 
 }
 
 // The ranks know one another's programs: only times travel.
-Result<std::vector<Span>> Session::gather_trace() {
+Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled& train, const Peers& peers,
+                                       int64_t steps_done) {
+  const RankId id = peers.id();
   std::vector<Span> out;
-  for (int64_t step = trace_->range().first; step <= std::min(trace_->range().last, steps_done_); ++step) {
+  for (int64_t step = trace.range().first; step <= std::min(trace.range().last, steps_done); ++step) {
     const auto key = [step](int64_t rank) { return fmt::format("trace/{}/{}", step, rank); };
-    const InstrTimes* mine = trace_->of(step);
-    if (options_.id.rank != 0) {
-      TENON_CHECK(options_.rendezvous->set(
-          key(options_.id.rank),
-          {reinterpret_cast<const char*>(mine), trace_->num_instrs() * sizeof(InstrTimes)}));
+    const InstrTimes* mine = trace.of(step);
+    if (id.rank != 0) {
+      TENON_CHECK(peers.rendezvous()->set(
+          key(id.rank), {reinterpret_cast<const char*>(mine), trace.num_instrs() * sizeof(InstrTimes)}));
       continue;
     }
-    for (int64_t rank = 0; rank < options_.id.world; ++rank) {
-      const Program& program = programs_->train->of(rank);
+    for (int64_t rank = 0; rank < id.world; ++rank) {
+      const Program& program = train.of(rank);
       std::vector<InstrTimes> times(mine, mine + (rank == 0 ? program.instrs.size() : 0));
       if (rank != 0) {
-        TENON_TRY(const std::string bytes, options_.rendezvous->get(key(rank), options_.timeout_ns));
+        TENON_TRY(const std::string bytes, peers.rendezvous()->get(key(rank), peers.timeout_ns()));
         times.resize(bytes.size() / sizeof(InstrTimes));
         std::copy_n(bytes.data(), times.size() * sizeof(InstrTimes), reinterpret_cast<char*>(times.data()));
       }
-      std::ranges::move(spans_of(program, times.data(), static_cast<int>(rank), step, step == at_once_step_),
-                        std::back_inserter(out));
+      std::ranges::move(
+          spans_of(program, times.data(), static_cast<int>(rank), step, step == trace.at_once_step()),
+          std::back_inserter(out));
     }
   }
   const auto first = std::ranges::min_element(out, {}, &Span::start);

@@ -1,13 +1,17 @@
-// What really ran, and when: times of instructions, taken by the executor into memory that was there before.
+// What really ran, and when: times of instructions, taken by the executor into memory that was there before,
+// and gathered from all ranks.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "plan/compile/compile.h"
 #include "plan/show/spans.h"
 
 namespace tenon {
+
+class Peers;
 
 // Nanoseconds of the steady clock, which all processes of a host share.
 inline int64_t trace_now() {
@@ -45,9 +49,14 @@ class StepTrace {
     return times_.data() + static_cast<size_t>(step - range_.first) * num_instrs_;
   }
 
+  // The step in which each transfer was waited for where it started; 0: none.
+  int64_t at_once_step() const { return at_once_step_; }
+  void set_at_once_step(int64_t step) { at_once_step_ = step; }
+
  private:
   TraceRange range_;
   size_t num_instrs_;
+  int64_t at_once_step_ = 0;
   std::vector<InstrTimes> times_;
 };
 
@@ -57,5 +66,10 @@ class StepTrace {
 // whole step on a lane of its own. `at_once`: each transfer was waited for where it started.
 std::vector<Span> spans_of(const Program& program, const InstrTimes* times, int rank, int64_t step,
                            bool at_once);
+
+// The traced steps of those done so far as spans of nanoseconds since the first: on rank 0 those of all
+// ranks, on the others none. Collective; once in a run.
+Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled& train, const Peers& peers,
+                                       int64_t steps_done);
 
 }  // namespace tenon

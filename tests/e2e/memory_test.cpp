@@ -26,7 +26,7 @@ int64_t heap() {
 
 int64_t num_parameters(const Session& session) {
   int64_t sum = 0;
-  for (const TensorInfo& param : session.params()) sum += param.operand.elements();
+  for (const TensorInfo& param : session.tensors().params()) sum += param.operand.elements();
   return sum;
 }
 

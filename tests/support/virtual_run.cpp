@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "run/cause.h"
 #include "run/rendezvous/memory_rendezvous.h"
 
 namespace tenon::test {
@@ -59,7 +60,7 @@ RegistryConfig test_registry() {
 }
 
 Bytes copy_of(const Session& session, const TensorInfo& tensor) {
-  const char* at = session.data(tensor);
+  const char* at = session.tensors().data(tensor);
   return Bytes(at, at + tensor.operand.bytes());
 }
 
@@ -103,21 +104,21 @@ Result<RunRecord> run_virtual(const Json& document, const RunOptions& options) {
     while (session->steps_done() < options.steps) {
       TENON_TRY(const StepResult result, session->step());
       StepRecord& step = record_of(static_cast<size_t>(result.step - first_step), result);
-      for (const TensorInfo& param : session->params()) {
+      for (const TensorInfo& param : session->tensors().params()) {
         if (param.copy) continue;
-        const auto part = session->gradient(param.name);
+        const auto part = gradient_of(session->train_program(), session->device(), param.name);
         assembly.add("gradient of " + param.name, entry(step.gradients, param.name), param,
                      session->device().mesh(), rank, part.data, part.first, part.count);
       }
       if (options.each_step && !options.each_step(*session, result)) break;
     }
     if (options.after) TENON_CHECK(options.after(*session));
-    for (const auto* list : {&session->params(), &session->states()}) {
+    for (const auto* list : {&session->tensors().params(), &session->tensors().states()}) {
       for (const TensorInfo& tensor : *list) {
-        const Held part = session->held(tensor);
+        const Held part = session->tensors().held(tensor);
         Bytes& whole = entry(record.tensors, tensor.name);
-        assembly.add(tensor.name, whole, tensor, session->device().mesh(), rank, session->data(tensor),
-                     part.first, part.count);
+        assembly.add(tensor.name, whole, tensor, session->device().mesh(), rank,
+                     session->tensors().data(tensor), part.first, part.count);
         const std::lock_guard lock(mutex);
         record.dtypes[tensor.name] = tensor.operand.dtype;
       }
@@ -135,13 +136,12 @@ Result<RunRecord> run_virtual(const Json& document, const RunOptions& options) {
   outcomes[0] = rank_main(0);
   if (!outcomes[0].ok()) rendezvous.abort("rank 0 failed");
   for (std::thread& thread : threads) thread.join();
-  for (Status& outcome : outcomes) {
-    const bool echo = !outcome.ok() && (outcome.error().code == "W025" || outcome.error().code == "W012");
-    if (!outcome.ok() && !echo) return std::move(outcome).error();
+  Cause cause;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    if (const Status& outcome = outcomes[static_cast<size_t>(rank)]; !outcome.ok())
+      cause.hear(rank, outcome.error());
   }
-  for (Status& outcome : outcomes) {
-    if (!outcome.ok()) return std::move(outcome).error();
-  }
+  if (cause.error()) return *cause.error();
   record.disagreements = assembly.disagreements();
   return record;
 }

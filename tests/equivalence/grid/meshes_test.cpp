@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "close.hpp"
-#include "run/checkpoint/storage.h"
+#include "run/checkpoints.h"
 #include "text_file.hpp"
 
 namespace tenon::test {
@@ -54,12 +54,12 @@ class AcrossMeshes : public testing::TestWithParam<Pair> {
   }
   Status save(Session& session) {
     checkpoint::PosixStorage storage;
-    TENON_TRY(const std::string path, session.save(storage, directory_, "pair"));
+    TENON_TRY(const std::string path, Checkpoints(session).save(storage, directory_, "pair"));
     return {};
   }
   Status load(Session& session) {
     checkpoint::PosixStorage storage;
-    TENON_TRY(const std::string path, session.resume(storage, directory_));
+    TENON_TRY(const Loaded from, Checkpoints(session).load(storage, directory_));
     return {};
   }
 

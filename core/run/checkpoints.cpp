@@ -1,12 +1,11 @@
-// Session's checkpoints: which rank writes what, and what travels between ranks meanwhile.
+#include "run/checkpoints.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
-#include "run/checkpoint/load.h"
-#include "run/checkpoint/save.h"
-#include "run/session.h"
 
 namespace tenon {
 namespace {
@@ -58,91 +57,71 @@ Json identity(const Recipe& recipe) {
 
 }  // namespace
 
-std::string Session::meta() const {
+std::string Checkpoints::meta() const {
+  const Recipe& recipe = session_.recipe();
   Json meta;
   meta["tenon"] = 1;
-  meta["recipe"] = Json::parse(recipe_.document);
-  meta["recipe_sha256"] = sha256_hex(recipe_.document);
-  meta["mesh"] = device_->mesh().text();
+  meta["recipe"] = Json::parse(recipe.document);
+  meta["recipe_sha256"] = sha256_hex(recipe.document);
+  meta["mesh"] = session_.device().mesh().text();
   meta["attempt"] = attempt_;
-  meta["samples_seen"] = steps_done_ * recipe_.batch;
-  meta["data"] = {{"plugin", plugins_.data.id}, {"digest", feeder_->digest()}};
+  meta["samples_seen"] = session_.steps_done() * recipe.batch;
+  meta["data"] = {{"plugin", session_.device().plugins().data.id}, {"digest", session_.feeder().digest()}};
   return canonical(meta);
 }
 
 // What this rank writes: its parts of the tensors that no other rank writes.
-std::vector<checkpoint::TensorPart> Session::parts_to_save() const {
-  const auto rank = static_cast<int>(options_.id.rank);
+std::vector<checkpoint::TensorPart> Checkpoints::parts_to_save() const {
+  const Tensors& tensors = session_.tensors();
+  const RankDevice& device = session_.device();
   std::vector<checkpoint::TensorPart> parts;
   size_t index = 0;
-  for (const auto* list : {&layout().params, &layout().states}) {
+  for (const auto* list : {&tensors.params(), &tensors.states()}) {
     for (const TensorInfo& tensor : *list) {
-      if (!writes(layout(), tensor, index++, rank)) continue;
-      const Held part = held(tensor);
+      if (!writes(tensors.layout(), tensor, index++, device.id().rank)) continue;
+      const Held part = tensors.held(tensor);
       if (part.count == 0 && tensor.operand.elements() > 0) continue;
       std::optional<checkpoint::Range> range;
       if (tensor.depth > 0) range = checkpoint::Range{part.first, part.count};
       parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
-                       box_of(tensor, device_->mesh(), rank), range, data(tensor),
+                       box_of(tensor, device.mesh(), device.id().rank), range, tensors.data(tensor),
                        static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))});
     }
   }
   return parts;
 }
 
-// What rank 0 finds out for all ranks. Where it fails it has the error, and the others `failed`.
-Result<std::string> Session::from_rank_0(const std::string& key, Error failed,
-                                         const std::function<Result<std::string>()>& work) {
-  Result<std::string> mine = std::string();
-  if (options_.id.rank == 0) mine = work();
-  TENON_TRY(const auto all, exchange(key, mine.ok() ? *mine : std::string()));
-  if (!mine.ok()) return mine;
-  if (all[0].empty()) return failed;
-  return all[0];
-}
-
-Result<std::vector<std::string>> Session::exchange(const std::string& key, const std::string& mine) {
-  if (options_.id.world == 1) return std::vector<std::string>{mine};
-  return run::all_gather_bytes(*options_.rendezvous, key, static_cast<int>(options_.id.rank),
-                               static_cast<int>(options_.id.world), mine, options_.timeout_ns);
-}
-
-Result<std::string> Session::save(checkpoint::Storage& storage, const std::string& directory,
-                                  const std::string& run_id) {
-  const checkpoint::SaveId id{run_id, steps_done_};
-  const std::string key = fmt::format("save/{}/", saves_++);
+Result<std::string> Checkpoints::save(checkpoint::Storage& storage, const std::string& directory,
+                                      const std::string& run_id) {
+  Peers& peers = session_.peers();
+  const checkpoint::SaveId id{run_id, session_.steps_done()};
   const auto failed = [&directory](const char* what) {
     return Error{"C002", fmt::format("rank 0 could not {} the checkpoint", what), directory, "", TENON_E_IO};
   };
-  TENON_TRY(const std::string tmp, from_rank_0(key + "begin", failed("begin"), [&] {
-              return checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, saves_));
-            }));
-  auto report = checkpoint::write_shard(storage, tmp, id, options_.id.rank, parts_to_save());
-  TENON_TRY(const auto reports, exchange(key + "report", report.ok() ? *report : std::string()));
+  TENON_TRY(const std::string tmp, peers.from_rank_0("save/begin", failed("begin"), [&] {
+    return checkpoint::begin(storage, directory, id, fmt::format("{}-{}", attempt_, ++saves_));
+  }));
+  auto report = checkpoint::write_shard(storage, tmp, id, peers.id().rank, parts_to_save());
+  TENON_TRY(const auto reports, peers.exchange("save/report", report.ok() ? *report : std::string()));
   if (!report.ok()) return std::move(report).error();
-  return from_rank_0(key + "commit", failed("commit"), [&] {
+  if (const auto none = std::ranges::find(reports, ""); none != reports.end()) {
+    return Error{"C002",
+                 fmt::format("rank {} could not write its part of the checkpoint", none - reports.begin()),
+                 directory, "", TENON_E_ABORTED};
+  }
+  return peers.from_rank_0("save/commit", failed("commit"), [&] {
     checkpoint::CommitOptions options;
-    options.keep = static_cast<int>(recipe_.save_keep);
+    options.keep = static_cast<int>(session_.recipe().save_keep);
     options.newer = checkpoint::NewerSteps::kRemove;
     return checkpoint::commit(storage, directory, tmp, id, reports, meta(), options);
   });
 }
 
-// Rank 0 reads every byte of the newest checkpoints until one is sound; the others are told which.
-Result<std::string> Session::choose_checkpoint(checkpoint::Storage& storage, const std::string& directory) {
-  const Error none{"C001", "rank 0 found no checkpoint", directory, "", TENON_E_ABORTED};
-  return from_rank_0(fmt::format("resume/{}", resumes_++), none, [&]() -> Result<std::string> {
-    TENON_TRY(auto latest, checkpoint::find_latest(storage, directory, checkpoint::Depth::kPayload));
-    passed_over_ = std::move(latest.rejected);
-    return latest.directory;
-  });
-}
-
 // Refuses what would silently go on with other numbers: another model, other data, another order.
-Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
-                               const std::string& place) const {
+Status Checkpoints::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
+                                   const std::string& place) const {
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (const Program& program : programs_->layout().programs) {  // what all stages hold together
+  for (const Program& program : session_.programs().layout().programs) {  // what all stages hold together
     for (const auto* list : {&program.params, &program.states}) {
       for (const TensorInfo& tensor : *list) {
         if (tensor.copy) continue;
@@ -151,14 +130,14 @@ Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json&
     }
   }
   checkpoint::Manifest saved = manifest;
-  if (!programs_->train) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
+  if (!training()) {  // the optimizer's state, "<parameter>/<slot>", is not wanted
     std::erase_if(saved.tensors,
                   [](const auto& tensor) { return tensor.first.find('/') != std::string::npos; });
   }
   TENON_CHECK(checkpoint::match(saved, expected));
-  if (!programs_->train) return {};
+  if (!training()) return {};
   const Json& before = meta.at("recipe");
-  const Json now = identity(recipe_);
+  const Json now = identity(session_.recipe());
   for (const auto& [key, value] : now.items()) {
     if (before.at(key) == value) continue;
     return Error{"C020",
@@ -166,30 +145,45 @@ Status Session::check_same_run(const checkpoint::Manifest& manifest, const Json&
                  "it decides which sample comes when and must not change; number of ranks and mesh may",
                  TENON_E_CHECKPOINT};
   }
-  if (meta.at("data").at("digest") != feeder_->digest()) {
+  if (meta.at("data").at("digest") != session_.feeder().digest()) {
     return Error{"C021", "the data is not what the checkpoint was trained on", place, "restore the files",
                  TENON_E_CHECKPOINT};
   }
   return {};
 }
 
-Result<std::string> Session::resume(checkpoint::Storage& storage, const std::string& directory) {
-  TENON_TRY(const std::string chosen, choose_checkpoint(storage, directory));
-  TENON_TRY(const auto loaded, checkpoint::Checkpoint::open(storage, chosen));
-  TENON_TRY(const Json meta, parse_json(loaded.manifest().meta, chosen));
-  TENON_CHECK(check_same_run(loaded.manifest(), meta, chosen));
-  for (const auto* list : {&layout().params, &layout().states}) {
+Status Checkpoints::read_tensors(const checkpoint::Checkpoint& from) const {
+  const Tensors& tensors = session_.tensors();
+  const RankDevice& device = session_.device();
+  for (const auto* list : {&tensors.params(), &tensors.states()}) {
     for (const TensorInfo& tensor : *list) {
-      const checkpoint::Box box = box_of(tensor, device_->mesh(), options_.id.rank);
-      const Held part = held(tensor);
-      const checkpoint::Slice slice{box, {part.first, part.count}};
-      TENON_CHECK(loaded.read(tensor.name, slice, data(tensor),
-                              static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))));
+      const Held part = tensors.held(tensor);
+      const checkpoint::Slice slice{box_of(tensor, device.mesh(), device.id().rank),
+                                    {part.first, part.count}};
+      TENON_CHECK(from.read(tensor.name, slice, tensors.data(tensor),
+                            static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))));
     }
   }
-  steps_done_ = loaded.manifest().id.step;
+  return {};
+}
+
+// Rank 0 reads every byte of the newest checkpoints until one is sound; the others are told which.
+Result<Loaded> Checkpoints::load(checkpoint::Storage& storage, const std::string& directory) {
+  Loaded out;
+  const Error none{"C001", "rank 0 found no checkpoint", directory, "", TENON_E_ABORTED};
+  TENON_TRY(out.directory, session_.peers().from_rank_0("load", none, [&]() -> Result<std::string> {
+    TENON_TRY(auto latest, checkpoint::find_latest(storage, directory, checkpoint::Depth::kPayload));
+    out.passed_over = std::move(latest.rejected);
+    return latest.directory;
+  }));
+  TENON_TRY(const auto from, checkpoint::Checkpoint::open(storage, out.directory));
+  TENON_TRY(const Json meta, parse_json(from.manifest().meta, out.directory));
+  TENON_CHECK(check_same_run(from.manifest(), meta, out.directory));
+  TENON_CHECK(read_tensors(from));
+  session_.go_on_from(from.manifest().id.step);
   attempt_ = meta.at("attempt").get<int64_t>() + 1;
-  return chosen;
+  out.run_id = from.manifest().id.run_id;
+  return out;
 }
 
 }  // namespace tenon

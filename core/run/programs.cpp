@@ -1,0 +1,115 @@
+#include "run/programs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "run/handle.h"
+
+namespace tenon {
+namespace {
+
+Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dtype precision) {
+  std::vector<OptimizerSlots> out;
+  for (const OptionValues& options : use.groups) {
+    TENON_TRY(auto state,
+              open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
+                return use.table->open(options.data(), options.size(), o, e);
+              }));
+    tenon_optimizer_info info{};
+    info.struct_size = sizeof info;
+    tenon_error error = empty_abi_error();
+    const tenon_code code = use.table->describe(state.get(), &info, &error);
+    if (code < 0) return from_abi(code, error, use.id);
+    if (info.num_stats != 0) {
+      return Error{"P021",
+                   use.id + " needs statistics of whole parameters, which this core does not reduce yet",
+                   "/optimizer", "use another optimizer", TENON_E_UNSUPPORTED};
+    }
+    OptimizerSlots& group = out.emplace_back();
+    group.elements = info.granule == TENON_GRANULE_ELEMENT;
+    for (uint32_t i = 0; i < info.num_slots; ++i) {
+      const uint32_t dtype = info.slots[i].dtype;
+      group.slots.push_back(
+          {info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM ? precision : static_cast<Dtype>(dtype)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh) {
+  CompileOptions out;
+  out.mesh = mesh;
+  for (const auto& pass : plugins.passes) {
+    const size_t i = out.passes.size();
+    out.passes.push_back({pass.id,
+                          pass.table,
+                          {pass.options.data(), pass.options.data() + pass.options.size()},
+                          "/strategies/" + std::to_string(i)});
+  }
+  const auto& schedule = plugins.schedule;
+  if (schedule.table != nullptr) {
+    out.schedule = {schedule.id,
+                    schedule.table,
+                    {schedule.options.data(), schedule.options.data() + schedule.options.size()}};
+  }
+  out.optimizer = plugins.optimizer.id;
+  TENON_TRY(out.slots, optimizer_slots(plugins.optimizer, recipe.precision));
+  out.tree_order = (plugins.comm.table->flags & TENON_COMM_TREE_ORDER) != 0;
+  out.describe = [&kernels = plugins.kernels](const tenon_kernel_desc& desc) -> Result<KernelNeeds> {
+    tenon_kernel_info info{};
+    info.struct_size = sizeof info;
+    tenon_error error = empty_abi_error();
+    const tenon_code code = kernels.table->describe(&desc, nullptr, &info, &error);
+    if (code < 0) return from_abi(code, error, kernels.id);
+    return KernelNeeds{info.workspace_bytes, info.private_bytes, (info.flags & TENON_KERNEL_EXACT) != 0};
+  };
+  return out;
+}
+
+Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
+                                                         int64_t world, bool training) {
+  TENON_TRY(const Mesh mesh, resolve_mesh(recipe.mesh, world));
+  TENON_TRY(const CompileOptions options, compile_options(recipe, plugins, mesh));
+  const auto out = std::make_shared<Programs>();
+  if (training) {
+    TENON_TRY(out->train, compile(recipe, ProgramKind::train, options));
+  }
+  TENON_TRY(out->eval, compile(recipe, ProgramKind::eval, options));
+  TENON_TRY(out->logits, compile(recipe, ProgramKind::logits, options));
+  return std::shared_ptr<const Programs>(out);
+}
+
+Status check_vocabulary(const Compiled& compiled, int64_t limit) {
+  for (const Program& program : compiled.programs) {
+    for (const Instr& instr : program.instrs) {
+      if (!instr.kind.starts_with("embedding") || instr.in[0].name != "tokens") continue;
+      const auto param = std::ranges::find(program.params, instr.in[1].name, &TensorInfo::name);
+      if (param == program.params.end() || limit <= param->dims[0].size) continue;
+      return Error{"D003",
+                   fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param->name,
+                               param->dims[0].size),
+                   "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
+    }
+  }
+  return {};
+}
+
+int64_t num_parameters(const Compiled& compiled) {
+  int64_t out = 0;
+  for (const Program& program : compiled.programs) {
+    for (const TensorInfo& param : program.params) out += param.copy ? 0 : elements(param.dims);
+  }
+  return out;
+}
+
+int64_t num_tensors(const Compiled& compiled) {
+  int64_t out = 0;
+  for (const Program& program : compiled.programs)
+    out += std::ranges::count(program.params, false, &TensorInfo::copy);
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,36 @@
+// From a recipe and its plugins to the programs of a run.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "plan/compile/compile.h"
+#include "run/plugin_set.h"
+
+namespace tenon {
+
+// The programs of a run, for every rank.
+struct Programs {
+  std::optional<Compiled> train;  // of a run that trains
+  Compiled eval, logits;
+
+  // Those that fix which rank holds what.
+  const Compiled& layout() const { return train ? *train : eval; }
+};
+
+// Everything that compile() needs from a recipe's plugins; pure, needs no device. Options are borrowed
+// from `plugins`.
+Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
+
+// Pure as compile(), and with its errors.
+Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
+                                                         int64_t world, bool training);
+
+// Error D003 unless every table that the programs look tokens up in has a row for each token below `limit`.
+Status check_vocabulary(const Compiled& compiled, int64_t limit);
+
+// Of the whole model, wherever its stages are; what several ranks hold counts once.
+int64_t num_parameters(const Compiled& compiled);
+int64_t num_tensors(const Compiled& compiled);
+
+}  // namespace tenon

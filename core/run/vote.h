@@ -1,0 +1,27 @@
+// A question to all ranks between two steps, answered by a small sum over the run's own communication.
+#pragma once
+
+#include <memory>
+
+#include "run/device.h"
+
+namespace tenon {
+
+class Vote {
+ public:
+  // `device` is borrowed. Collective.
+  static Result<std::unique_ptr<Vote>> open(RankDevice& device);
+
+  // True if any rank asked for it, on all ranks, so that all stop at the same step. `step` is for the error's
+  // place. Collective.
+  Result<bool> any(bool mine, int64_t step);
+
+ private:
+  explicit Vote(RankDevice& device) : device_(device) {}
+
+  RankDevice& device_;
+  int64_t word_ = 0;
+  Handle<tenon_comm_plan> sum_;  // of `word_`; NULL when the world is 1
+};
+
+}  // namespace tenon
