@@ -28,6 +28,12 @@ ValueId Backward::grad(size_t k) const {
   return it == grads_.end() ? kNone : it->second;
 }
 
+void Backward::belongs(Op& made) const {
+  made.stage = op_.stage;
+  made.gradient_of = id_;
+  made.pointer = op_.pointer;
+}
+
 Status Backward::contribute(ValueId target, ValueId grad) {
   if (target >= needed_.size() || !needed_[target]) return {};
   if (graph_.value(target).role == Role::param) {
@@ -42,7 +48,7 @@ Status Backward::contribute(ValueId target, ValueId grad) {
   const Value& value = graph_.value(target);
   TENON_TRY(const auto sum, graph_.add_op("add", {it->second, grad}, {}, Phase::input_grad, value.layer,
                                           {value.name + ".grad+"}));
-  graph_.op(graph_.value(sum[0]).producer).stage = op_.stage;
+  belongs(graph_.op(graph_.value(sum[0]).producer));
   it->second = sum[0];
   return {};
 }
@@ -54,7 +60,7 @@ Result<std::vector<ValueId>> Backward::add(const std::string& kind, const std::v
   for (ValueId target : targets) names.push_back(graph_.value(target).name + ".grad");
   TENON_TRY(auto out, graph_.add_op(kind, in, attrs, phase, op_.layer, names));
   Op& made = graph_.op(graph_.value(out[0]).producer);
-  made.stage = op_.stage;
+  belongs(made);
   made.grad_out = targets;
   for (ValueId id : in) {
     made.grad_in.push_back(kNone);
@@ -142,6 +148,7 @@ Status Backward::derive(const std::string& kind, Phase phase) {
 }
 
 Status Backward::run(OpId id, OpId loss_op) {
+  id_ = id;
   op_ = graph_.op(id);
   passed_.clear();
   for (size_t k = 1; k < op_.out.size(); ++k) {

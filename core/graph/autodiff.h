@@ -52,12 +52,15 @@ class Backward {
   // Adds a backward op of op_, and records of what its operands are gradients.
   Result<std::vector<ValueId>> add(const std::string& kind, const std::vector<ValueId>& in,
                                    const Attrs& attrs, Phase phase, const std::vector<ValueId>& targets);
+  // A new op works for the one being differentiated.
+  void belongs(Op& made) const;
 
   Graph& graph_;
   std::vector<bool> needed_;          // per value: does the loss's gradient flow through it
   std::map<ValueId, ValueId> grads_;  // per value: its gradient so far
   std::vector<std::pair<ValueId, ValueId>> passed_;
   std::vector<ValueId> leaf_order_;
+  OpId id_ = kNone;  // the op being differentiated
   Op op_;
 };
 

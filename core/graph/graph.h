@@ -45,6 +45,13 @@ struct Storage {
   bool operator==(const Storage&) const = default;
 };
 
+// The strategy that cut a value over an axis, and the value of which it said so: others follow.
+struct Origin {
+  AxisId axis = 0;
+  ValueId pinned = kNone;
+  std::string by;
+};
+
 struct Value {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -52,10 +59,33 @@ struct Value {
   Role role = Role::act;
   int layer = -1;  // round of the repeat that made it; -1: outside
   OpId producer = kNone;
-  Init init;              // parameters only
-  std::vector<Pin> pins;  // in the order in which they were set, at most one for an axis
-  Storage storage;        // parameters only
-  Placement placement;    // known after propagation
+  Init init;                    // parameters only
+  std::vector<Pin> pins;        // in the order in which they were set, at most one for an axis
+  Storage storage;              // parameters only
+  Placement placement;          // known after propagation
+  std::vector<Origin> origins;  // of the placement's axes
+  std::string pointer;          // parameters only: where the recipe has it
+};
+
+// Why a placed graph has a collective: recorded as it is inserted. Ids are those of the placed graph.
+struct Reason {
+  enum class Because : uint8_t {
+    whole,         // the reader's rule: `factor` is not to be cut
+    no_partial,    // the reader's rule: it takes no partial sums here
+    operand,       // the reader is cut as `decider`, another operand or a result of it
+    as_forward,    // a gradient is used in the placement in which `decider`, its forward value, was made
+    in_place,      // the reader overwrites `decider` where that is
+    accumulation,  // all that adds into the gradient `decider` agrees to leave the axis out
+    pin,           // a strategy said so of the value itself
+    output,        // every rank is told the value
+  };
+  Because because = Because::output;
+  ValueId value = kNone;  // that is moved, as it was made
+  Placement had, wanted;  // before the first and behind the last collective on the way
+  OpId reader = kNone;    // pin: the op that makes the value
+  ValueId decider = kNone;
+  std::string factor;
+  Origin had_by, wanted_by;  // of the axis; `by` is empty where nobody cut it
 };
 
 struct Op {
@@ -73,6 +103,10 @@ struct Op {
   // to whose gradient it contributes. Empty: neither.
   std::vector<ValueId> grad_in;
   std::vector<ValueId> grad_out;
+  OpId gradient_of = kNone;         // backward ops: the forward op
+  std::string pointer = {};         // where the recipe has it, or the op that it is the gradient of
+  std::string substituted_by = {};  // the strategy that made it an op of this kind
+  uint32_t reason = kNone;          // collectives: of Graph::reasons
 };
 
 class Graph {
@@ -112,6 +146,8 @@ class Graph {
 
   Dtype real = Dtype::f32;  // what "float" means in op signatures
   AxisId pipeline = kNone;  // the mesh axis that stages are spread over
+  std::string pipeline_by;  // the strategy that put ops on stages
+  std::vector<Reason> reasons;
 
  private:
   std::vector<Value> values_;

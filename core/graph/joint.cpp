@@ -24,6 +24,7 @@ struct StepValues {
 // update accept no partial, so each gradient is reduced over exactly the axes it is partial on.
 Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vector<LeafGrad>& leaves,
                               ValueId count) {
+  const auto first = static_cast<OpId>(graph.ops().size());
   std::vector<ValueId> squares;
   for (const LeafGrad& leaf : leaves) {
     TENON_TRY(const auto sq, graph.add_op("sqnorm", {leaf.grad}, {}, Phase::step, -1,
@@ -38,6 +39,7 @@ Result<StepValues> add_update(Graph& graph, const Recipe& recipe, const std::vec
                                                -1, {graph.value(leaf.param).name + ".new"}));
     graph.value(updated[0]).role = Role::state;
   }
+  for (OpId id = first; id < graph.ops().size(); ++id) graph.op(id).pointer = "/optimizer";
   return StepValues{clip[0], clip[1]};
 }
 
@@ -96,6 +98,18 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   }
   out.graph = std::move(placed.graph);
   settle_phases(out.graph);
+  return out;
+}
+
+Result<Graphs> build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate,
+                            const JointGraph& joint) {
+  Graphs out;
+  TENON_TRY(ForwardGraph forward, build_forward(recipe, batch, recipe.context, true));
+  out.model = forward.graph;
+  if (annotate) TENON_CHECK(annotate(forward.graph, mesh));
+  TENON_TRY(PlacedGraph placed, propagate(forward.graph, mesh, {forward.loss, forward.count}));
+  out.placed = std::move(placed.graph);
+  out.joint = joint;
   return out;
 }
 

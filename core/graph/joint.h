@@ -22,8 +22,18 @@ struct JointGraph {
   std::vector<ValueId> params;             // in the recipe's order
 };
 
+// The graphs on the way to a program, for those who ask why it is as it is.
+struct Graphs {
+  Graph model;   // forward, as the recipe builds it
+  Graph placed;  // that with the strategies' pins, and placed
+  JointGraph joint;
+};
+
 // `batch`: samples of one microbatch over the whole mesh.
 Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKind kind, int64_t batch,
                                const Annotate& annotate);
+// The graphs behind a joint graph of training that is there already.
+Result<Graphs> build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate,
+                            const JointGraph& joint);
 
 }  // namespace tenon

@@ -26,9 +26,11 @@ class ModelBuilder {
   ModelBuilder(const Recipe& recipe, ForwardGraph& out) : recipe_(recipe), out_(out) {}
 
   Status add_params(const std::vector<ParamSpec>& params, int round, const std::string& pointer) {
-    for (const ParamSpec& spec : params) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      const ParamSpec& spec = params[i];
       Value value;
       value.name = numbered(spec.name, round);
+      value.pointer = pointer + "/" + std::to_string(i);
       value.dtype = out_.graph.real;
       value.dims = spec.dims;
       value.role = Role::param;
@@ -84,6 +86,7 @@ class ModelBuilder {
       names.push_back(round < 0 ? name : std::to_string(round) + "/" + name);
     }
     TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, round, names));
+    out_.graph.op(out_.graph.value(values[0]).producer).pointer = spec.pointer;
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (i >= values.size()) {
         return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer,
@@ -138,8 +141,10 @@ Status add_auxiliary_losses(ForwardGraph& out) {
   for (OpId id = 0; id < out.loss_op; ++id) {
     if (std::string_view(out.graph.op(id).def->kind) != "route_topk") continue;
     const ValueId auxiliary = out.graph.op(id).out.back();
+    const std::string pointer = out.graph.op(id).pointer;
     TENON_TRY(const auto sum,
               out.graph.add_op("add", {out.loss, auxiliary}, {}, Phase::forward, -1, {"loss+aux"}));
+    out.graph.op(out.graph.value(sum[0]).producer).pointer = pointer;
     out.loss = sum[0];
   }
   return {};
@@ -177,6 +182,7 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
       return error;
     }
     out.loss_op = graph.value(loss.value()[0]).producer;
+    graph.op(out.loss_op).pointer = "/model/logits";
     out.loss = loss.value()[0];
     out.count = loss.value()[1];
     TENON_CHECK(add_auxiliary_losses(out));

@@ -1,9 +1,11 @@
 #include "graph/propagate.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "graph/ops.h"
+#include "graph/reasons.h"
 
 namespace tenon {
 namespace {
@@ -129,12 +131,20 @@ Placement pinned(const std::vector<Pin>& pins, const Placement& natural) {
   return out;
 }
 
+// Why a value is moved along an axis; asked for each collective as it is inserted.
+using Asked = std::function<Reason(AxisId)>;
+
 class Propagator {
  public:
   Propagator(const Graph& source, const Mesh& mesh, Avoided& avoided)
-      : source_(source), mesh_(mesh), avoided_(avoided), natural_(source.values().size()) {
+      : source_(source),
+        mesh_(mesh),
+        avoided_(avoided),
+        natural_(source.values().size()),
+        reasons_(source, mesh, out_, natural_) {
     out_.graph.real = source.real;
     out_.graph.pipeline = source.pipeline;
+    out_.graph.pipeline_by = source.pipeline_by;
     out_.map.assign(source.values().size(), kNone);
   }
 
@@ -148,7 +158,8 @@ class Propagator {
     for (const Op& op : source_.ops()) TENON_CHECK(add_op(op));
     for (ValueId id : replicated) {
       const Placement wanted = Placement::replicated(source_.value(id).dims.size());
-      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step, 0));
+      const auto asked = [](AxisId) { return Reason{}; };
+      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step, 0, asked));
     }
     return std::move(out_);
   }
@@ -160,6 +171,10 @@ class Propagator {
     value.placement = pinned(value.pins, value.placement);
     TENON_CHECK(divides(value));
     natural_[id] = value.placement;
+    const auto made = static_cast<ValueId>(out_.graph.values().size());
+    for (const Pin& pin : value.pins) {
+      if (pin.dim) value.origins.push_back({pin.axis, made, pin.by});
+    }
     out_.map[id] = out_.graph.add_value(std::move(value));
     return {};
   }
@@ -210,8 +225,7 @@ class Propagator {
     return out;
   }
 
-  Result<Typing> type(const Op& op) const {
-    std::vector<Placement> inputs = given(op);
+  Result<Typing> type(const Op& op, std::vector<Placement> inputs) const {
     if (op.def->absorbs) {
       Typing typing{std::move(inputs), {}};
       for (ValueId id : op.out) {
@@ -226,24 +240,35 @@ class Propagator {
   }
 
   Status add_op(const Op& op) {
-    TENON_TRY(Typing typing, type(op));
+    const std::vector<Placement> seen = given(op);
+    TENON_TRY(Typing typing, type(op, seen));
     Op placed = op;
-    for (size_t i = 0; i < op.in.size(); ++i) {
-      TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase, op.stage));
-    }
     for (size_t k = 0; k < op.out.size(); ++k) {
       Value value = source_.value(op.out[k]);
       natural_[op.out[k]] = value.placement = typing.outputs[k];
-      TENON_CHECK(divides(value));
-      placed.out[k] = out_.graph.add_value(std::move(value));
-      out_.map[op.out[k]] = placed.out[k];
+      value.origins = reasons_.origins_of(op, k, typing);
+      placed.out[k] = out_.map[op.out[k]] = out_.graph.add_value(std::move(value));
     }
+    const size_t before = out_.graph.reasons.size();
+    for (size_t i = 0; i < op.in.size(); ++i) {
+      const auto asked = [&](AxisId axis) {
+        const auto avoided = avoided_.find(op.out[0]);
+        const bool left_out = avoided != avoided_.end() && avoided->second.contains(axis);
+        return reasons_.of_reader(op, i, seen[i], typing, axis, left_out);
+      };
+      TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase, op.stage, asked));
+    }
+    for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id)));
     TENON_CHECK(map_accumulators(op, placed));
+    if (op.gradient_of != kNone) placed.gradient_of = op_map_[op.gradient_of];
     const std::vector<ValueId> made = placed.out;
-    out_.graph.append(std::move(placed));
+    op_map_.push_back(out_.graph.append(std::move(placed)));
+    for (size_t i = before; i < out_.graph.reasons.size(); ++i) out_.graph.reasons[i].reader = op_map_.back();
     for (size_t k = 0; k < op.out.size(); ++k) {
-      const Placement target = pinned(source_.value(op.out[k]).pins, typing.outputs[k]);
-      TENON_TRY(out_.map[op.out[k]], reshard(made[k], target, op.phase, op.stage));
+      const std::vector<Pin>& pins = source_.value(op.out[k]).pins;
+      const Placement target = pinned(pins, typing.outputs[k]);
+      const auto asked = [&](AxisId axis) { return reasons_.of_pin(made[k], target, axis); };
+      TENON_TRY(out_.map[op.out[k]], reshard(made[k], target, op.phase, op.stage, asked));
     }
     return {};
   }
@@ -277,8 +302,8 @@ class Propagator {
 
   // Happens on the stage that made the value; inputs and parameters are resharded on the stage of their
   // reader.
-  Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase, int stage) {
-    const Placement& from = out_.graph.value(id).placement;
+  Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase, int stage, const Asked& asked) {
+    const Placement from = out_.graph.value(id).placement;
     if (from == wanted) return id;
     for (const Partial& p : wanted.partials) {
       if (from.is_partial(p.axis)) continue;
@@ -296,24 +321,36 @@ class Propagator {
     }
     ValueId current = id;
     while (const auto step = next_step(out_.graph.value(current).placement, wanted)) {
-      TENON_TRY(current, add_collective(current, *step, phase, stage));
+      Reason reason = asked(step->axis);
+      reason.value = id;
+      reason.had = from;
+      reason.wanted = wanted;
+      reason.had_by = reasons_.origin_of(id, step->axis);
+      if (reason.decider != kNone && reason.wanted_by.by.empty())
+        reason.wanted_by = reasons_.origin_of(reason.decider, step->axis);
+      TENON_TRY(current, add_collective(current, *step, phase, stage, std::move(reason)));
     }
     known.push_back(current);
     cache_[{current, stage}].push_back(id);  // whoever wants it back as it was has it
     return current;
   }
 
-  Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage) {
+  Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage, Reason reason) {
     Value value = out_.graph.value(from);
     value.name += std::string("|") + name_of(step.kind);
     value.placement = step.after;
     if (value.role != Role::grad) value.role = Role::act;
     value.pins.clear();
+    std::erase_if(value.origins, [&](const Origin& origin) { return origin.axis == step.axis; });
+    if (step.after.sharded_dim(step.axis))
+      value.origins.push_back(reason.wanted_by.by.empty() ? reason.had_by : reason.wanted_by);
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
-    out_.graph.append(
-        Op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}});
+    Op op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}};
+    op.reason = static_cast<uint32_t>(out_.graph.reasons.size());
+    out_.graph.reasons.push_back(std::move(reason));
+    out_.graph.append(std::move(op));
     return to;
   }
 
@@ -322,7 +359,9 @@ class Propagator {
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
-  std::vector<Placement> natural_;                                 // per source value, as its op made it
+  std::vector<Placement> natural_;  // per source value, as its op made it
+  std::vector<OpId> op_map_;        // per source op
+  const Reasons reasons_;
   std::map<std::pair<ValueId, int>, std::vector<ValueId>> cache_;  // (value, stage): its resharded forms
 };
 

@@ -166,5 +166,124 @@ TEST(Propagate, AnAccumulationThatPinsForbidIsP002) {
   EXPECT_EQ(placed.error().cause, "bias_wgrad adds S(o)@x to R");
 }
 
+// -- why -------------------------------------------------------------------------------------------
+
+ValueId pinned_leaf(Graph& graph, const std::string& name, const Dims& dims, std::vector<Pin> pins,
+                    Role role = Role::input) {
+  const ValueId id = leaf(graph, name, dims, Placement::replicated(dims.size()), role);
+  graph.value(id).pins = std::move(pins);
+  return id;
+}
+
+const Dims kStream{{"batch", 8}, {"seq", 8}, {"hidden", 8}};
+
+struct Asked {
+  std::string kind, value, decider, factor, had_by, wanted_by;
+  Reason::Because because;
+  bool operator==(const Asked&) const = default;
+};
+
+std::vector<Asked> asked_of(const Graph& graph, const std::vector<ValueId>& replicated = {}) {
+  const auto placed = propagate(graph, mesh(), replicated);
+  if (!placed.ok()) return {};
+  const Graph& out = placed->graph;
+  std::vector<Asked> all;
+  for (const Op& one : out.ops()) {
+    if (reshard_of(*one.def) == TransferKind::none) {
+      EXPECT_EQ(one.reason, kNone);
+      continue;
+    }
+    const Reason& reason = out.reasons.at(one.reason);
+    EXPECT_EQ(reason.had, out.value(reason.value).placement);
+    all.push_back({one.def->kind, out.value(reason.value).name,
+                   reason.decider == kNone ? "" : out.value(reason.decider).name, reason.factor,
+                   reason.had_by.by, reason.wanted_by.by, reason.because});
+  }
+  return all;
+}
+
+TEST(Reason, IsTheWeightThatStaysAndTheStrategiesOfBoth) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{1}, "sequence"}});
+  const ValueId w =
+      pinned_leaf(graph, "w", {{"out", 8}, {"hidden", 8}}, {{0, size_t{0}, "tensor"}}, Role::param);
+  op(graph, "linear", {x, w});
+  EXPECT_EQ(
+      asked_of(graph),
+      (std::vector<Asked>{{"all_gather", "x", "w", "", "sequence", "tensor", Reason::Because::operand}}));
+}
+
+TEST(Reason, IsTheFactorThatMustBeWhole) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{2}, "tensor"}});
+  const ValueId w = pinned_leaf(graph, "w", {{"hidden", 8}}, {}, Role::param);
+  op(graph, "rmsnorm", {x, w}, {{"eps", 1e-5}});
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{{"all_gather", "x", "", "h", "tensor", "", Reason::Because::whole}}));
+}
+
+// The sum is partial because both operands of the product are cut, which is said of the first of them.
+TEST(Reason, IsThatNoPartialSumIsTaken) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{2}, "tensor"}});
+  const ValueId w =
+      pinned_leaf(graph, "w", {{"out", 8}, {"hidden", 8}}, {{0, size_t{1}, "tensor"}}, Role::param);
+  op(graph, "gelu", {op(graph, "linear", {x, w})});
+  EXPECT_EQ(
+      asked_of(graph),
+      (std::vector<Asked>{{"all_reduce", "linear", "", "", "tensor", "", Reason::Because::no_partial}}));
+}
+
+TEST(Reason, IsAPinOfTheValueItself) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{1}, "sequence"}});
+  const ValueId y = op(graph, "gelu", {x});
+  graph.value(y).pins = {{0, std::nullopt, "whole"}};
+  EXPECT_EQ(
+      asked_of(graph),
+      (std::vector<Asked>{{"all_gather", "gelu", "gelu", "", "sequence", "whole", Reason::Because::pin}}));
+}
+
+TEST(Reason, IsThatAllRanksAreTold) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{0}, "data"}});
+  const ValueId sq = op(graph, "sqnorm", {x});
+  EXPECT_EQ(asked_of(graph, {sq}),
+            (std::vector<Asked>{{"all_reduce", "sqnorm", "", "", "data", "", Reason::Because::output}}));
+}
+
+TEST(Reason, IsThatAParameterIsUpdatedWhereItIs) {
+  Graph graph;
+  const ValueId param = pinned_leaf(graph, "p", {{"o", 8}}, {}, Role::param);
+  const ValueId grad = pinned_leaf(graph, "g", {{"o", 8}}, {{1, size_t{0}, "data"}});
+  Value value;
+  value.name = "scale";
+  value.dtype = Dtype::f64;
+  op(graph, "update", {grad, param, graph.add_value(value)});
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{{"all_gather", "g", "p", "", "data", "", Reason::Because::in_place}}));
+}
+
+TEST(Reason, IsThatAnAccumulationAgrees) {
+  Graph graph;
+  const ValueId dy = pinned_leaf(graph, "dy", kStream, {{0, size_t{0}, "data"}});
+  const ValueId dz = pinned_leaf(graph, "dz", kStream, {{0, size_t{0}, "data"}, {1, size_t{2}, "tensor"}});
+  const ValueId first = op(graph, "bias_wgrad", {dy});
+  op(graph, "bias_wgrad", {dz});
+  graph.op(1).acc = {first};
+  EXPECT_EQ(asked_of(graph), (std::vector<Asked>{{"all_gather", "dz", "bias_wgrad", "", "tensor", "",
+                                                  Reason::Because::accumulation}}));
+}
+
+TEST(Reason, IsWhereTheForwardValueWasMade) {
+  Graph graph;
+  const ValueId y = pinned_leaf(graph, "y", kStream, {});
+  const ValueId dy = pinned_leaf(graph, "dy", kStream, {{0, size_t{1}, "sequence"}});
+  op(graph, "gelu_dgrad", {dy, y});
+  graph.op(0).grad_in = {y, kNone};
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{{"all_gather", "dy", "y", "", "sequence", "", Reason::Because::as_forward}}));
+}
+
 }  // namespace
 }  // namespace tenon

@@ -318,6 +318,10 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_TRY(out.report, verify(out.programs));
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
+  if (options.keep_graphs && kind == ProgramKind::train) {
+    TENON_TRY(Graphs graphs, build_graphs(recipe, mesh, split.microbatch, annotate, train));
+    out.graphs = std::make_shared<const Graphs>(std::move(graphs));
+  }
   return out;
 }
 

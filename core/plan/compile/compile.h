@@ -2,6 +2,8 @@
 // cluster.
 #pragma once
 
+#include <memory>
+
 #include "graph/joint.h"
 #include "plan/emit/emit.h"
 #include "plan/emit/pass_host.h"
@@ -39,12 +41,14 @@ struct CompileOptions {
   // Asks the kernels plugin; called once per distinct kernel.
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
   uint64_t bucket_bytes = 4u << 20;
+  bool keep_graphs = false;  // of programs of training: for plan/show
 };
 
 // The programs of one kind: one for each class of ranks.
 struct Compiled {
   std::vector<Program> programs;
   VerifyReport report;
+  std::shared_ptr<const Graphs> graphs = {};  // if they are kept
 
   // The program that a rank runs.
   const Program& of(int64_t rank) const;

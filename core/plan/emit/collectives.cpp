@@ -19,6 +19,7 @@ Operand add_tree(ProgramBuilder& builder, const Operand& parts, int64_t lo, int6
 void emit_all_reduce(ProgramBuilder& builder, const Operand& value, const std::vector<AxisId>& axes,
                      Phase phase, bool tree) {
   if (!tree) return builder.collective(TransferKind::all_reduce, axes, phase, value, value);
+  const auto because = builder.in_tree();
   const int64_t n = builder.mesh().size(axes), size = value.elements();
   // What does not divide (scalars above all) is added up by everyone; else each rank adds its part.
   const bool divides = size % n == 0;
@@ -42,6 +43,7 @@ void emit_reshard(ProgramBuilder& builder, const Reshard& reshard, const Operand
         builder.collective(TransferKind::reduce_scatter, reshard.axes, phase, sent, out);
         break;
       }
+      const auto because = builder.in_tree();
       const Operand parts = builder.scratch(in.name + ".parts", in.dtype, sent.dims);
       builder.collective(TransferKind::all_to_all, reshard.axes, phase, sent, parts);
       builder.copy(add_tree(builder, parts, 0, n, phase), out, phase);

@@ -54,17 +54,20 @@ class Emitter {
       const int reader = context_.rows.owner[static_cast<size_t>(stage)];
       if (reader != from.index() && std::ranges::count(to, reader) == 0) to.push_back(reader);
     }
-    const Phase phase = context_.joint.graph.op(context_.joint.graph.value(id).producer).phase;
+    const OpId maker = context_.joint.graph.value(id).producer;
+    const Phase phase = context_.joint.graph.op(maker).phase;
     for (int reader : to) {
       ClassEmitter& other = classes_[static_cast<size_t>(reader)];
       TENON_TRY(const Operand there, other.expect(id, microbatch));
-      transfer(from, from.at(id, microbatch), other, there, phase, microbatch);
+      transfer(from, from.at(id, microbatch), other, there, phase, microbatch,
+               {Why::Because::stage, false, maker, id});
     }
     return {};
   }
 
   void transfer(ClassEmitter& from, const Operand& source, ClassEmitter& to, const Operand& target,
-                Phase phase, int microbatch) {
+                Phase phase, int microbatch, const Why& why) {
+    const auto here = from.builder().because(why), there = to.builder().because(why);
     to.builder().enter(0, microbatch);
     from.builder().send(pipeline_, to.index(), source, phase);
     to.builder().recv(pipeline_, from.index(), target, phase);
@@ -87,6 +90,7 @@ class Emitter {
       }
       for (ClassEmitter& one : classes_) {
         const bool mine = &one == &root;
+        const auto because = one.builder().because({Why::Because::output, false, kNone, id});
         Operand here = *operand;
         if (!mine) here = one.builder().scratch(operand->name, operand->dtype, operand->dims);
         if (classes_.size() > 1) one.builder().broadcast(pipeline_, root.index(), mine, here);
@@ -109,6 +113,7 @@ class Emitter {
     for (ClassEmitter& one : classes_) sums.push_back(one.gradients().norms());
     for (ClassEmitter& one : classes_) {
       const Operand& sum = sums[static_cast<size_t>(one.index())];
+      const auto because = one.builder().because({Why::Because::norm, false, kNone, kNone});
       if (classes_.size() > 1)
         one.builder().collective(TransferKind::all_reduce, {pipeline_}, Phase::step, sum, sum);
       const Operand scale = clip(one, sum);
@@ -129,6 +134,7 @@ class Emitter {
 
   // A parameter that several classes hold, and its bucket on each of them; the first owns it.
   struct Tied {
+    ValueId param;
     std::vector<std::pair<ClassEmitter*, size_t>> at;
   };
 
@@ -140,7 +146,7 @@ class Emitter {
       const auto leaf = static_cast<size_t>(
           std::ranges::find(context_.joint.leaves, context_.joint.params[param], &LeafGrad::param) -
           context_.joint.leaves.begin());
-      Tied& tied = out.emplace_back();
+      Tied& tied = out.emplace_back(Tied{context_.joint.params[param], {}});
       for (int holder : holders) {
         ClassEmitter& one = classes_[static_cast<size_t>(holder)];
         tied.at.emplace_back(&one, bucket_of(one, leaf));
@@ -157,7 +163,9 @@ class Emitter {
       const Operand mine = owner->gradients().gradient(home);
       const Operand other = owner->builder().scratch(mine.name + ".other", mine.dtype, mine.dims);
       owner->builder().program().buffers[other.buffer].gaps = true;
-      transfer(*copy, copy->gradients().gradient(bucket), *owner, other, Phase::step, 0);
+      const Why why{Why::Because::tied, false, kNone, tied.param};
+      transfer(*copy, copy->gradients().gradient(bucket), *owner, other, Phase::step, 0, why);
+      const auto because = owner->builder().because(why);
       owner->gradients().set_gradient(home, owner->builder().add(mine, other, Phase::step));
     }
     return owner->gradients().reduce(home);
@@ -167,7 +175,8 @@ class Emitter {
     const auto [owner, home] = tied.at[0];
     for (size_t i = 1; i < tied.at.size(); ++i) {
       const auto [copy, bucket] = tied.at[i];
-      transfer(*owner, owner->params().storage(home), *copy, copy->params().storage(bucket), Phase::step, 0);
+      transfer(*owner, owner->params().storage(home), *copy, copy->params().storage(bucket), Phase::step, 0,
+               {Why::Because::tied, false, kNone, tied.param});
     }
   }
 

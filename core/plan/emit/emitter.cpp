@@ -171,14 +171,18 @@ Status ClassEmitter::take_turn(Turns& row, const Made& made) {
 Status ClassEmitter::settle_output(ValueId id, const Made& made) {
   if (gradients_.owns(id)) return gradients_.contributed(id);
   const StagePlan& stages = scope_.context.stages;
-  if (stages.crossing[id])
+  if (stages.crossing[id]) {
+    const OpId maker = scope_.graph().value(id).producer;
+    const auto because = scope_.builder.because({Why::Because::fold, false, maker, id});
     folds_[id].add(scope_.builder, live_.at(key(id)).operand, scope_.context.options.exact);
+  }
   if (!stages.readers[id].empty()) TENON_CHECK(made(id));
   release(id);
   return {};
 }
 
 Status ClassEmitter::emit_op(const Op& op, const Row& row) {
+  const auto because = scope_.builder.because({Why::Because::op, false, scope_.id_of(op), op.out[0]});
   TENON_CHECK(reshard_of(*op.def) != TransferKind::none ? emit_collective(op, row) : emit_kernel(op, row));
   for (ValueId in : op.in) {
     const auto it = live_.find(key(in));
@@ -200,8 +204,7 @@ Status ClassEmitter::emit_kernel(const Op& op, const Row& row) {
     instr.in.push_back(std::move(operand));
   }
   for (size_t k = 0; k < op.out.size(); ++k) TENON_CHECK(bind_output(op, k, instr));
-  instr.flops = scope_.context.flops[static_cast<size_t>(&op - graph.ops().data())] /
-                static_cast<double>(scope_.context.work_share);
+  instr.flops = scope_.context.flops[scope_.id_of(op)] / static_cast<double>(scope_.context.work_share);
   builder.program().flops += instr.flops;
   if (const Expansion* expansion = find_expansion(op.def->kind)) {
     const std::vector<AxisId> axes = expansion->axes(graph, op);

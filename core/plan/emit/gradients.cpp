@@ -85,6 +85,7 @@ Status ClassGradients::contributed(ValueId id) {
   filling_.erase(it);
   const bool apart = per_microbatch(bucket), exact = scope_.context.options.exact;
   if (apart && !exact) now = reduce_to_part(bucket, now, Phase::weight_grad);
+  const auto because = scope_.builder.because(scope_.why(Why::Because::fold, bucket));
   if (apart) now = folds_[bucket].add(scope_.builder, now, exact);
   done_[bucket] += apart ? 1 : scope_.context.rows.microbatches;
   if (done_[bucket] < scope_.context.rows.microbatches) return {};
@@ -98,6 +99,7 @@ Status ClassGradients::contributed(ValueId id) {
 Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   ProgramBuilder& builder = scope_.builder;
+  const auto because = builder.because(scope_.why(Why::Because::gradient, bucket));
   Operand now = whole;
   for (size_t outer = 0; outer < layout.depth();) {
     const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
@@ -113,6 +115,7 @@ Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phas
 
 Status ClassGradients::reduce(size_t bucket) {
   const Bucket& b = scope_.buckets()[bucket];
+  const auto because = scope_.builder.because(scope_.why(Why::Because::gradient, bucket));
   Operand& gradient = gradients_[bucket];
   if (!b.steps.empty()) {
     TENON_TRY(const Operand local, scope_.local(scope_.graph().op(b.steps.front()).in[0]));
@@ -159,6 +162,7 @@ std::vector<ClassGradients::NormEntry> ClassGradients::norm_plan(int64_t chunk) 
 
 Operand ClassGradients::norms() {
   ProgramBuilder& builder = scope_.builder;
+  const auto because = builder.because({Why::Because::norm, false, kNone, kNone});
   const int64_t chunk = scope_.context.options.exact ? kExactGranule : 0;
   const std::vector<NormEntry> entries = norm_plan(chunk);
   const int64_t total = entries.empty() ? 0 : entries.back().first + entries.back().count;
@@ -172,6 +176,7 @@ Operand ClassGradients::norms() {
   }
   for (const NormEntry& entry : entries) {
     Instr instr = builder.begin("norms", Phase::step);
+    instr.why = scope_.why(Why::Because::norm, entry.bucket);
     instr.in = {gradients_[entry.bucket]};
     instr.out = {part(vector, entry.first, {entry.count}, "norms")};
     instr.attrs = {{"chunk", chunk}};
@@ -183,6 +188,7 @@ Operand ClassGradients::norms() {
     while (end < entries.size() && entries[end].axes == entries[i].axes) ++end;
     const int64_t first = entries[i].first, last = entries[end - 1].first + entries[end - 1].count;
     if (!entries[i].axes.empty()) {
+      const auto of_these = builder.because(scope_.why(Why::Because::norm, entries[i].bucket));
       emit_all_reduce(builder, part(vector, first, {last - first}, "norms"), entries[i].axes, Phase::step,
                       scope_.context.tree);
     }

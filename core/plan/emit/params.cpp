@@ -134,6 +134,7 @@ Operand ClassParams::gathered(size_t bucket, const Row& row) {
 
 void ClassParams::prefetch(size_t bucket) {
   if (gathered_[bucket]) return;
+  const auto because = scope_.builder.because(scope_.why(Why::Because::gather, bucket));
   Program& program = scope_.builder.program();
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   const Operand whole =
@@ -149,6 +150,7 @@ void ClassParams::prefetch(size_t bucket) {
 
 void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scale) {
   ProgramBuilder& builder = scope_.builder;
+  const auto because = builder.because(scope_.why(Why::Because::update, bucket));
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   const bool own = layout.param_depth < layout.depth();  // the update is of a part of the parameters here
   Operand params = storage_[bucket];

@@ -199,6 +199,7 @@ tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char*
                   "the stages are spread over " + g->mesh->axes[g->graph->pipeline].name + " already");
   }
   g->graph->pipeline = *axis;
+  g->graph->pipeline_by = g->pass;
   g->graph->op(id - 1).stage = static_cast<int>(stage);
   return TENON_OK;
 }
@@ -218,6 +219,7 @@ tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_er
                   std::string(kind) + " has other results than " + op.def->kind + " and cannot stand for it");
   }
   op.def = def;
+  op.substituted_by = g->pass;
   return TENON_OK;
 }
 

@@ -7,6 +7,12 @@ namespace tenon {
 ClassScope::ClassScope(const EmitContext& shared, int place)
     : context(shared), index(place), builder(name_of(shared.kind), shared.mesh, shared.rows.microbatches) {}
 
+Why ClassScope::why(Why::Because because, size_t bucket) const {
+  const size_t first = buckets()[bucket].layout.leaves.front().param;
+  const size_t param = context.params.params[static_cast<size_t>(index)][first];
+  return {because, false, kNone, context.joint.params[param]};
+}
+
 Result<Operand> ClassScope::local(ValueId id) const {
   const Value& value = graph().value(id);
   TENON_TRY(const Dims dims, local_dims(value.dims, value.placement, context.mesh));
@@ -16,6 +22,7 @@ Result<Operand> ClassScope::local(ValueId id) const {
 }
 
 void ClassScope::reshard(const Op& op, const Operand& in, const Operand& out) {
+  const auto because = builder.because({Why::Because::op, false, id_of(op), op.out[0]});
   if (reshard_of(*op.def) == TransferKind::all_reduce) {
     if (in.buffer != out.buffer || in.offset != out.offset) builder.copy(in, out, op.phase);
     emit_all_reduce(builder, out, op.axes, op.phase, context.tree);

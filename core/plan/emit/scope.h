@@ -35,6 +35,9 @@ struct ClassScope {
   const Graph& graph() const { return context.joint.graph; }
   const std::vector<Bucket>& buckets() const { return context.params.buckets[static_cast<size_t>(index)]; }
   bool owns(int stage) const { return context.rows.owner[static_cast<size_t>(stage)] == index; }
+  OpId id_of(const Op& op) const { return static_cast<OpId>(&op - graph().ops().data()); }
+  // A reason that is about a bucket.
+  Why why(Why::Because because, size_t bucket) const;
   // The local tensor of a value, which has no memory yet.
   Result<Operand> local(ValueId id) const;
   // A collective of the graph, from `in` to `out`.

@@ -221,7 +221,10 @@ class Fuser {
     std::optional<Instr> fused = rule.merge(*rule.kind, window);
     if (!fused || !hides_only_own(window, *fused)) return std::nullopt;
     fused->flops = 0;
-    for (const Instr* instr : window) fused->flops += instr->flops;
+    for (const Instr* instr : window) {
+      fused->flops += instr->flops;
+      fused->fused.push_back(instr->why);
+    }
     if (!has_kernel_(*fused)) return std::nullopt;
     match.fused = std::move(*fused);
     return match;

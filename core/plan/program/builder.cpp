@@ -28,6 +28,7 @@ Instr ProgramBuilder::begin(const char* kind, Phase phase) const {
   instr.phase = phase;
   instr.microbatch = phase == Phase::step ? -1 : microbatch_;
   instr.stage = stage_;
+  instr.why = why_;
   return instr;
 }
 

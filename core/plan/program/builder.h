@@ -20,6 +20,28 @@ class ProgramBuilder {
   }
   int microbatch() const { return microbatch_; }
 
+  // What is begun while the returned value lives is there for this reason; then for the one before again.
+  class Because {
+   public:
+    Because(ProgramBuilder& builder, const Why& why) : builder_(builder), before_(builder.why_) {
+      builder.why_ = why;
+    }
+    Because(const Because&) = delete;
+    Because& operator=(const Because&) = delete;
+    ~Because() { builder_.why_ = before_; }
+
+   private:
+    ProgramBuilder& builder_;
+    const Why before_;
+  };
+  [[nodiscard]] Because because(const Why& why) { return {*this, why}; }
+  // The same reason as now, but a step of a sum in the fixed tree.
+  [[nodiscard]] Because in_tree() {
+    Why why = why_;
+    why.tree = true;
+    return {*this, why};
+  }
+
   BufferId add_buffer(const std::string& name, Space space, uint64_t bytes);
   // A tensor in an arena buffer of its own.
   Operand scratch(const std::string& name, Dtype dtype, std::vector<int64_t> dims);
@@ -56,6 +78,7 @@ class ProgramBuilder {
 
   Program program_;
   int microbatch_ = 0, stage_ = 0;
+  Why why_;
 };
 
 // Elements [first, first + prod(dims)) of a tensor, in its own memory.

@@ -49,6 +49,26 @@ struct Operand {
   uint64_t bytes() const { return static_cast<uint64_t>(elements()) * static_cast<uint64_t>(size_of(dtype)); }
 };
 
+// Why an instruction is there, recorded as it is made; ids are those of the joint graph that it was emitted
+// from. Neither printed with the program nor hashed: see plan/show/why.h.
+struct Why {
+  enum class Because : uint8_t {
+    op,        // it is an op of the graph, or a part of one
+    fold,      // it adds up what microbatches leave
+    gradient,  // it brings gradients to where their parameters are updated
+    gather,    // it brings parameters together that rest in parts
+    norm,      // of all gradients
+    update,    // of parameters
+    stage,     // it takes a value from one stage of the pipeline to another
+    tied,      // several stages hold the parameter
+    output,    // every rank is told the value
+  };
+  Because because = Because::op;
+  bool tree = false;      // a step of a sum in the fixed order of exact mode
+  OpId op = kNone;        // op, stage: the op itself; the one that makes the value
+  ValueId value = kNone;  // gradient, gather, norm, update, tied: a bucket's first parameter
+};
+
 struct Instr {
   std::string kind;  // op kind, a transfer, "update", "norms" or "own_part"
   Phase phase = Phase::forward;
@@ -70,6 +90,8 @@ struct Instr {
                         // update, norms and own_part, follow
   double flops = 0;     // of one rank
   std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
+  Why why;
+  std::vector<Why> fused;  // of the instructions that became this one; empty: it is one
 };
 
 // none: a kernel, or what goes to the optimizer.

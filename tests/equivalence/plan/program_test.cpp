@@ -76,6 +76,11 @@ TEST(program_hash, changes_with_every_operand) {
     changed(instr.offset_step, int64_t{5}, instr.kind + " offset step");
     changed(instr.attrs, Attrs{{"planted", int64_t{1}}}, instr.kind + " attrs");
   }
+  for (Instr& instr : program.instrs) {  // nobody has to agree on reasons
+    instr.fused.push_back(instr.why);
+    instr.why = {Why::Because::output, true, 1, 2};
+  }
+  EXPECT_EQ(hash_of(program), before);
   for (Buffer& buffer : program.buffers)
     changed(buffer.offset, buffer.offset + 64, "offset of buffer " + buffer.name);
   for (auto& set : program.inputs) {
