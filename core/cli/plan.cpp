@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "host/resolve.h"
 #include "plan/show/blocks.h"
+#include "plan/show/stages.h"
 #include "run/session.h"
 
 namespace tenon::cli {
@@ -87,14 +88,14 @@ Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
 }
 
 Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
-                                             const PlanOptions& options) {
+                                             const PlanOptions& options, bool keep_graphs) {
   auto out = std::make_unique<Planned>();
   TENON_TRY(out->job, job_from_recipe(places, registry, options.recipe, options.overrides));
   std::cerr << out->job.resolved.messages << std::flush;  // what the recipe printed
   TENON_TRY(out->plugins, plugins_of(registry, out->job));
   const int ranks = ranks_for(options.ranks, out->job.recipe);
   const double start = cpu_seconds();
-  TENON_TRY(out->compiled, compile_job(out->job, out->plugins, ProgramKind::train, ranks));
+  TENON_TRY(out->compiled, compile_job(out->job, out->plugins, ProgramKind::train, ranks, keep_graphs));
   out->seconds = cpu_seconds() - start;
   TENON_CHECK(check_memory_limit(*out, ranks, options.memory));
   return out;
@@ -156,6 +157,40 @@ Status draw(const PlanOptions& options, const Planned& planned, const Simulation
   return {};
 }
 
+RecipeSource source_of(const Job& job) {
+  RecipeSource out{[&job](const std::string& pointer) { return place_of(job.resolved, pointer); }, {}};
+  for (size_t i = 0; i < job.recipe.strategies.size(); ++i)
+    out.strategies[job.recipe.strategies[i].id] = fmt::format("/strategies/{}", i);
+  return out;
+}
+
+// --why and --stage: each alone, and of what is there.
+Status check_questions(const PlanOptions& options, const Program& program) {
+  if (options.stage != "program" && !options.why.empty())
+    return Error{"R026", "--why is of the program, not of stage '" + options.stage + "'", "--why",
+                 "leave --stage out", TENON_E_ARGUMENT};
+  if (options.json && (options.stage != "program" || !options.why.empty()))
+    return Error{"R026", "--json has every instruction with its reasons, and no other stage",
+                 options.why.empty() ? "--stage" : "--why", "leave one of the two out", TENON_E_ARGUMENT};
+  for (int64_t id : options.why) {
+    if (id >= 0 && id < static_cast<int64_t>(program.instrs.size())) continue;
+    return Error{"R026", fmt::format("instruction {} of a program of {}", id, program.instrs.size()), "--why",
+                 fmt::format("0 to {}", program.instrs.size() - 1), TENON_E_ARGUMENT};
+  }
+  return {};
+}
+
+std::string answers(const Program& program, const Planned& planned, const PlanOptions& options) {
+  std::string out;
+  const RecipeSource source = source_of(planned.job);
+  for (int64_t id : options.why) {
+    if (!out.empty()) out += '\n';
+    out +=
+        text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source, options.machine));
+  }
+  return out;
+}
+
 }  // namespace
 
 int ranks_for(int given, const Recipe& recipe) {
@@ -164,12 +199,14 @@ int ranks_for(int given, const Recipe& recipe) {
   return fixed > 0 ? static_cast<int>(fixed) : 1;
 }
 
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks,
+                             bool keep_graphs) {
   const auto located = [&job](Error error) { return locate(std::move(error), job.resolved); };
   auto mesh = resolve_mesh(job.recipe.mesh, ranks);
   if (!mesh.ok()) return located(std::move(mesh).error());
   auto options = compile_options(job.recipe, plugins, *mesh);
   if (!options.ok()) return located(std::move(options).error());
+  options->keep_graphs = keep_graphs;
   auto compiled = compile(job.recipe, kind, *options);
   if (!compiled.ok()) return located(std::move(compiled).error());
   return compiled;
@@ -177,7 +214,7 @@ Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKi
 
 Result<int> check_recipe(const Places& places, const PlanOptions& options) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, options));
+  TENON_TRY(const auto planned, plan_recipe(places, registry, options, false));
   auto samples = check_data(*planned);
   if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
   std::vector<std::string> passed = planned->compiled.report.passed;
@@ -204,7 +241,7 @@ Result<int> check_recipe(const Places& places, const PlanOptions& options) {
 
 Result<int> print_plan(const Places& places, const PlanOptions& options) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, options));
+  TENON_TRY(const auto planned, plan_recipe(places, registry, options, true));
   const Compiled& compiled = planned->compiled;
   const int64_t world = compiled.programs.front().mesh.world();
   if (options.rank >= world) {
@@ -213,8 +250,17 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   }
   const Program& program = compiled.of(options.rank);
   const Machine machine = machine_of(options.machine);
+  TENON_CHECK(check_questions(options, program));
   const Simulation simulation = simulate(compiled.programs, machine);
   TENON_CHECK(draw(options, *planned, simulation));
+  if (!options.why.empty()) {
+    std::cout << answers(program, *planned, options);
+    return 0;
+  }
+  if (const auto stage = graph_stage(options.stage)) {
+    std::cout << text(*compiled.graphs, *stage, program.mesh, source_of(planned->job));
+    return 0;
+  }
   if (options.json) {
     Json memory;
     for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
@@ -224,6 +270,8 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
                       {"memory", memory},
                       {"flops", program.flops},
                       {"instructions", program.instrs.size()},
+                      {"program",
+                       instructions_json(program, compiled.graphs->joint, source_of(planned->job), machine)},
                       {"lanes", program.lanes},
                       {"microbatches", program.microbatches},
                       {"machine", json_of(options.machine)},

@@ -14,15 +14,18 @@ struct PlanOptions {
   int64_t rank = 0;     // whose program is printed
   uint64_t memory = 0;  // bytes that a rank has; 0: no limit
   bool json = false;
-  bool unfold = false;     // every microbatch
-  std::string trace, svg;  // files to write
-  GivenMachine machine;    // for the simulation
+  bool unfold = false;            // every microbatch
+  std::string stage = "program";  // what is printed: a graph on the way to it, or the program
+  std::vector<int64_t> why;       // instructions to explain instead
+  std::string trace, svg;         // files to write
+  GivenMachine machine;           // for the simulation
 };
 
 // Given ranks, or those of a mesh without open axes, or 1.
 int ranks_for(int given, const Recipe& recipe);
 // Errors are placed in the recipe's source.
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks);
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks,
+                             bool keep_graphs = false);
 
 // Exit codes.
 Result<int> check_recipe(const Places& places, const PlanOptions& options);

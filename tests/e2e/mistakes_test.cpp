@@ -449,5 +449,23 @@ TEST(CommandLine, tells_its_version) {
   EXPECT_EQ(version.out, "tenon 0.1.0\n");
 }
 
+TEST(CommandLine, questions_about_a_plan_that_have_no_answer) {
+  const Workplace place;
+  const auto ask = [&](std::vector<std::string> options, const std::string& message) {
+    options.insert(options.begin(), {"plan", "tiny.lua"});
+    expect_error(place, options, 2, "error[R026]: " + message);
+  };
+  ask({"--why", "99999"}, "instruction 99999 of a program of ...\n  --> --why\n  fix: 0 to ...\n");
+  ask({"--why", "0,-1"}, "instruction -1 of a program of ...\n  --> --why\n  fix: 0 to ...\n");
+  ask({"--why", "0", "--stage", "placed"},
+      "--why is of the program, not of stage 'placed'\n  --> --why\n  fix: leave --stage out\n");
+  for (const std::vector<std::string>& one : {std::vector<std::string>{"--why", "0"}, {"--stage", "model"}}) {
+    const auto result = place.run({"plan", "tiny.lua", one[0], one[1], "--json"});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(parse_lines(result.out).at(0).at("error").at("code"), "R026") << result.out;
+  }
+  EXPECT_EQ(place.run({"plan", "tiny.lua", "--stage", "program"}).out, place.run({"plan", "tiny.lua"}).out);
+}
+
 }  // namespace
 }  // namespace tenon::test

@@ -148,6 +148,16 @@ TEST_F(Verbs, plan_prints_mesh_memory_and_program) {
   EXPECT_EQ(plan.at("memory").at("param"), plan.at("memory").at("state").get<int64_t>() / 2)
       << "AdamW has two moments";
   EXPECT_EQ(plan.at("program_sha256").get<std::string>().size(), 64u);
+  EXPECT_EQ(plan.at("program").size(), plan.at("instructions"));
+  for (size_t i = 0; i < plan.at("program").size(); ++i) {
+    const json& instruction = plan.at("program")[i];
+    EXPECT_EQ(instruction.at("number"), i);
+    EXPECT_NE(instruction.at("why").at("because"), "") << instruction;
+    for (const json& wait : instruction.at("waits")) EXPECT_LT(wait, i);
+    if (!instruction.at("transfer")) continue;
+    EXPECT_EQ(instruction.at("axes"), json{"dp"}) << instruction;
+    EXPECT_EQ(instruction.at("why").at("strategies")[0].at("id"), "parallel/data") << instruction;
+  }
   EXPECT_NE(only_line(place_->run({"plan", "tiny.lua", "-n", "2", "--json"})).at("program_sha256"),
             plan.at("program_sha256"));
 }
