@@ -1,4 +1,4 @@
--- A GPT of 10.7 million parameters whose mesh and strategies are parameters.
+-- A GPT, of 10.7 million parameters if nothing is said, whose mesh and strategies are parameters.
 local t = require "tenon"
 
 local p = t.params {
@@ -9,6 +9,9 @@ local p = t.params {
   cp = t.count { 1, min = 1, doc = "ranks that share sequences" },
   zero = t.count { 0, doc = "stage of ZeRO" },
   steps = t.count { 12, min = 1, doc = "optimizer steps" },
+  layers = t.count { 6, min = 1, doc = "layers" },
+  heads = t.count { 6, min = 1, doc = "heads" },
+  width = t.count { 384, min = 1, doc = "width" },
 }
 
 local strategies = { t.strategy.data {} }
@@ -25,7 +28,7 @@ return t.run {
   steps = p.steps,
   batch = 16,
   microbatches = p.pp > 1 and 4 or 1,
-  model = t.models.gpt2 { layers = 6, heads = 6, width = 384, vocab = 256, context = 128 },
+  model = t.models.gpt2 { layers = p.layers, heads = p.heads, width = p.width, vocab = 256, context = 128 },
   data = t.data.text { file = p.file, valid = 0 },
   optim = t.optim.adamw { lr = 1e-4, clip = 1.0 },
   mesh = t.mesh { dp = p.dp, pp = p.pp, cp = p.cp, tp = p.tp },
