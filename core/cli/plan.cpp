@@ -185,8 +185,8 @@ std::string answers(const Program& program, const Planned& planned, const PlanOp
   const RecipeSource source = source_of(planned.job);
   for (int64_t id : options.why) {
     if (!out.empty()) out += '\n';
-    out +=
-        text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source, options.machine));
+    out += text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source,
+                    machine_of(options.machine)));
   }
   return out;
 }
