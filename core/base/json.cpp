@@ -52,4 +52,8 @@ Result<Json> parse_json(const std::string& text, const std::string& place) {
 
 std::string canonical(const Json& document) { return document.dump(); }
 
+std::string printable(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace tenon

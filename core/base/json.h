@@ -15,5 +15,8 @@ using Json = nlohmann::json;
 Result<Json> parse_json(const std::string& text, const std::string& place);
 // Canonical text: sorted keys, no spaces, shortest numbers that read back the same.
 std::string canonical(const Json& document);
+// The same for output, in which words of others may stand: bytes that are no UTF-8 are replaced, where
+// canonical() throws.
+std::string printable(const Json& document);
 
 }  // namespace tenon

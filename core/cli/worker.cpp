@@ -3,7 +3,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -15,30 +14,12 @@
 namespace tenon::cli {
 namespace {
 
-const std::map<std::string, Task::Kind>& task_kinds() {
-  static const std::map<std::string, Task::Kind> names{
-      {"train", Task::Kind::train}, {"resume", Task::Kind::resume}, {"bench", Task::Kind::bench}};
-  return names;
-}
-
-const std::map<std::string, Progress::Style>& styles() {
-  static const std::map<std::string, Progress::Style> names{
-      {"plain", Progress::Style::plain}, {"live", Progress::Style::live}, {"json", Progress::Style::json}};
-  return names;
-}
-
-template <class Value>
-std::string name_in(const std::map<std::string, Value>& names, Value value) {
-  return std::ranges::find(names, value, &std::pair<const std::string, Value>::second)->first;
-}
-
 std::string report_of(const Error& error) {
-  return Json{{"code", error.code},
-              {"cause", error.cause},
-              {"place", error.place},
-              {"fix", error.fix},
-              {"kind", error.kind}}
-      .dump();
+  return printable(Json{{"code", error.code},
+                        {"cause", error.cause},
+                        {"place", error.place},
+                        {"fix", error.fix},
+                        {"kind", error.kind}});
 }
 
 Result<std::unique_ptr<run::TcpClient>> connect(const WorkerOptions& options, const Job& job) {
@@ -71,36 +52,6 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
 }
 
 }  // namespace
-
-std::vector<std::string> words_of(const WorkerOptions& options) {
-  const Task& task = options.task;
-  std::vector<std::string> out{"--run-dir",   options.directory,
-                               "--rank",      std::to_string(options.rank),
-                               "--world",     std::to_string(options.world),
-                               "--port",      std::to_string(options.port),
-                               "--secret-fd", std::to_string(options.secret_fd),
-                               "--report-fd", std::to_string(options.report_fd),
-                               "--task",      name_in(task_kinds(), task.kind),
-                               "--threads",   std::to_string(task.threads),
-                               "--style",     name_in(styles(), task.style)};
-  std::ranges::move(words_of(task.tracing), std::back_inserter(out));
-  return out;
-}
-
-void add_worker_options(CLI::App& verb, WorkerOptions& options) {
-  Task& task = options.task;
-  verb.group("");  // nobody starts one by hand
-  verb.add_option("--run-dir", options.directory)->required();
-  verb.add_option("--rank", options.rank)->required();
-  verb.add_option("--world", options.world)->required();
-  verb.add_option("--port", options.port)->required();
-  verb.add_option("--secret-fd", options.secret_fd)->required();
-  verb.add_option("--report-fd", options.report_fd)->required();
-  verb.add_option("--task", task.kind)->transform(CLI::CheckedTransformer(task_kinds()));
-  verb.add_option("--threads", task.threads);
-  verb.add_option("--style", task.style)->transform(CLI::CheckedTransformer(styles()));
-  add_trace_options(verb, task.tracing);
-}
 
 int worker_main(const Places& places, const WorkerOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
