@@ -91,7 +91,10 @@ Result<Dims> factor_dims(const OpDef& def, const Rule& rule, const Graph& graph,
     for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
       const Dim& dim = graph.value(in[i]).dims[d];
       const SizeNote* note = find_note(def.in_notes, i, d);
-      const int64_t size = dim.size * (note != nullptr ? attr_int(attrs, note->attr) : 1);
+      int64_t size = dim.size;
+      if (note != nullptr && __builtin_mul_overflow(size, attr_int(attrs, note->attr), &size)) {
+        return bad_operands(def, graph, in, std::string("attribute '") + note->attr + "' is too large");
+      }
       Dim& known = factors[rule.inputs[i][d]];
       if (known.size < 0) known.size = size;
       if (known.name.empty() && note == nullptr) known.name = dim.name;
@@ -134,6 +137,11 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
         dim = Dim{dim_name(*note), dim.size / parts};
       }
       type.dims.push_back(std::move(dim));
+    }
+    if (!fits(type.dims)) {
+      return bad_operands(
+          def, graph, in,
+          "output " + text(type.dims) + " has more than " + std::to_string(kMaxElements) + " elements");
     }
     out.push_back(std::move(type));
   }

@@ -1,5 +1,9 @@
 #include "graph/model.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/hash.h"
 #include "graph/ops.h"
 
@@ -102,6 +106,15 @@ class ModelBuilder {
 
   Status add_repeat(const OpSpec& spec, Scope& scope) {
     const RepeatSpec& repeat = *spec.repeat;
+    const auto round_size =
+        static_cast<int64_t>(std::max<size_t>(1, repeat.params.size() + repeat.ops.size()));
+    if (repeat.count > (kMaxOps - size_) / round_size) {
+      return Error{"R014",
+                   fmt::format("{} repeats of {} ops and parameters: a model has at most {}", repeat.count,
+                               round_size, kMaxOps),
+                   spec.pointer + "/repeat", "repeat fewer times", TENON_E_RECIPE};
+    }
+    size_ += repeat.count * round_size;
     for (int round = 0; round < repeat.count; ++round) {
       TENON_CHECK(add_params(repeat.params, round, spec.pointer + "/params"));
       Scope local;
@@ -125,6 +138,7 @@ class ModelBuilder {
   ForwardGraph& out_;
   Scope outer_;
   Scope carried_;
+  int64_t size_ = 0;  // of the repeats so far
 };
 
 ValueId add_input(Graph& graph, const char* name, Dtype dtype, Dims dims) {
@@ -150,6 +164,18 @@ Status add_auxiliary_losses(ForwardGraph& out) {
   return {};
 }
 
+// So that no sum over values is beyond int64.
+Status check_size(const Graph& graph) {
+  int64_t total = 0;
+  for (const Value& value : graph.values()) {
+    total += elements(value.dims);
+    if (total <= kMaxTotalElements) continue;
+    return Error{"R014", fmt::format("the model's values have more than {} elements", kMaxTotalElements),
+                 "/model", "a smaller model, batch or context", TENON_E_RECIPE};
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss) {
@@ -157,6 +183,12 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
   Graph& graph = out.graph;
   graph.real = recipe.precision;
   const Dims token_dims{{"batch", batch}, {"seq", seq}};
+  if (!fits(token_dims)) {
+    return Error{
+        "R005",
+        fmt::format("a batch of {} samples of {} tokens: at most {} tokens", batch, seq, kMaxElements),
+        "/batch", "a smaller batch or context", TENON_E_RECIPE};
+  }
   out.tokens = add_input(graph, "tokens", Dtype::i32, token_dims);
   out.targets = add_input(graph, "targets", Dtype::i32, token_dims);
   out.positions = add_input(graph, "positions", Dtype::i32, token_dims);
@@ -187,6 +219,7 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
     out.count = loss.value()[1];
     TENON_CHECK(add_auxiliary_losses(out));
   }
+  TENON_CHECK(check_size(graph));
   return out;
 }
 

@@ -14,7 +14,12 @@ struct ForwardGraph {
   ValueId count = kNone;
 };
 
-// Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place.
+// Of ops and parameters, repeats unrolled: more than any model has, few enough to build.
+constexpr int64_t kMaxOps = int64_t{1} << 20;
+// Of all values together, for the whole batch.
+constexpr int64_t kMaxTotalElements = int64_t{1} << 55;
+
+// Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place. R014: larger than the above.
 Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss);
 
 }  // namespace tenon

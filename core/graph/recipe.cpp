@@ -155,6 +155,9 @@ Result<Dims> read_dims(const Json& json, const std::string& pointer) {
     if (!size || *size < 1) return wrong_value(pointer, cause);
     dims.push_back({dim[0].get<std::string>(), *size});
   }
+  if (!fits(dims))
+    return out_of_range(pointer,
+                        fmt::format("a tensor {} has more than {} elements", text(dims), kMaxElements));
   return dims;
 }
 
@@ -498,15 +501,25 @@ Result<Mesh> resolve_mesh(const Mesh& mesh, int64_t world) {
   return out;
 }
 
+// A star that did not lead to a match takes one more character; earlier stars need never be tried again.
 bool matches_pattern(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern[0] == '*') {
-    for (size_t i = 0; i <= name.size(); ++i) {
-      if (matches_pattern(pattern.substr(1), name.substr(i))) return true;
+  size_t p = 0, n = 0;
+  size_t star = std::string_view::npos, taken = 0;  // the last star, and where in the name its run ends
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
     }
-    return false;
   }
-  return !name.empty() && pattern[0] == name[0] && matches_pattern(pattern.substr(1), name.substr(1));
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
 double LearningRate::at(int64_t step) const {

@@ -165,6 +165,10 @@ std::vector<Wrong> wrong_documents() {
        "steps = 9223372036854775808: must be at most 9223372036854775807", "/steps"},
       {"DimBeyond63Bits", with("/model/params/0/dims/1/1", UINT64_MAX), "R005",
        "dims are pairs [name, size >= 1], got [\"hidden\",18446744073709551615]", "/model/params/0/dims"},
+      {"TensorBeyondAll",
+       with("/model/params/0/dims", Json::parse(R"([["a", 16777216], ["b", 16777216], ["c", 2]])")), "R005",
+       "a tensor [a 16777216, b 16777216, c 2] has more than 281474976710656 elements",
+       "/model/params/0/dims"},
       {"AttrBeyond63Bits", with("/model/ops/2/attrs/eps", UINT64_MAX), "R005",
        "eps = 18446744073709551615: must be at most 9223372036854775807", "/model/ops/2/attrs/eps"},
       {"NewerFormat", with("/tenon", 2), "R005", "format 2 is newer than this tenon reads (1)", "/tenon"},
@@ -323,6 +327,12 @@ TEST(PatternTest, AStarIsAnyRunOfCharactersAndAllElseIsItself) {
   EXPECT_FALSE(matches_pattern("h.?", "h.0"));
   EXPECT_FALSE(matches_pattern("", "x"));
   EXPECT_FALSE(matches_pattern("a.b", "axb"));
+  EXPECT_TRUE(matches_pattern("**a*", "ba"));
+  EXPECT_FALSE(matches_pattern("*ab", "aab.c"));
+  std::string many;  // which would take ages if each star tried every length
+  for (int i = 0; i < 40; ++i) many += "*a";
+  EXPECT_FALSE(matches_pattern(many + "b", std::string(200, 'a')));
+  EXPECT_TRUE(matches_pattern(many, std::string(200, 'a')));
 }
 
 TEST(MeshOfRecipe, AnAxisOfSizeZeroTakesWhatIsLeft) {

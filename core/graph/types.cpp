@@ -1,6 +1,7 @@
 #include "graph/types.h"
 
 #include <array>
+#include <cmath>
 
 namespace tenon {
 namespace {
@@ -25,6 +26,15 @@ int64_t elements(const Dims& dims) {
   return n;
 }
 
+bool fits(const Dims& dims) {
+  int64_t left = kMaxElements;
+  for (const Dim& dim : dims) {
+    if (dim.size > left) return false;
+    left /= dim.size;
+  }
+  return true;
+}
+
 std::string text(const Dims& dims) {
   std::string out = "[";
   for (const Dim& dim : dims) {
@@ -38,7 +48,9 @@ int64_t attr_int(const Attrs& attrs, std::string_view key, int64_t fallback) {
   const auto it = attrs.find(key);
   if (it == attrs.end()) return fallback;
   if (const auto* i = std::get_if<int64_t>(&it->second)) return *i;
-  return static_cast<int64_t>(std::get<double>(it->second));
+  const double number = std::get<double>(it->second);
+  // Beyond int64 the conversion would be undefined; a size of 0 is refused where sizes are checked.
+  return std::abs(number) < 0x1p63 ? static_cast<int64_t>(number) : 0;
 }
 
 }  // namespace tenon

@@ -39,7 +39,11 @@ struct Dim {
 };
 using Dims = std::vector<Dim>;
 
+// Keeps bytes, and sums over thousands of values, inside int64_t.
+constexpr int64_t kMaxElements = int64_t{1} << 48;
 int64_t elements(const Dims& dims);
+// Whether the sizes, all at least 1, multiply to kMaxElements at most.
+bool fits(const Dims& dims);
 std::string text(const Dims& dims);  // "[batch 8, seq 32]"
 
 using Attr = std::variant<int64_t, double>;

@@ -29,6 +29,7 @@ struct Probe {
   std::vector<int64_t> routing_groups;  // of consecutive tokens, of the ops that route them
   int stages = 1;
   AxisId pipeline = kNone;
+  size_t ops = 0;  // of the forward pass
 };
 
 Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
@@ -43,6 +44,7 @@ Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& anno
     if (std::string_view(op.def->kind) == "route_topk")
       out.routing_groups.push_back(attr_int(op.attrs, "group"));
   }
+  out.ops = forward.graph.ops().size();
   out.stages = forward.graph.stages();
   out.pipeline = forward.graph.pipeline;
   return out;
@@ -107,6 +109,15 @@ Result<Split> split_batch(const Recipe& recipe, int64_t ranks) {
   if (recipe.batch % recipe.shards != 0)
     return not_divisible(recipe.batch, recipe.shards, "logical shards of exact mode");
   return Split{recipe.shards / ranks, recipe.batch / recipe.shards * ranks};
+}
+
+// A program holds each op of each microbatch.
+Status check_work(int64_t microbatches, size_t ops, int64_t most) {
+  if (microbatches <= most / static_cast<int64_t>(std::max<size_t>(ops, 1))) return {};
+  return Error{
+      "P037",
+      fmt::format("{} microbatches of {} ops each: a program has at most {}", microbatches, ops, most),
+      "/microbatches", "fewer microbatches (in exact mode: fewer logical shards)", TENON_E_RECIPE};
 }
 
 OptimizerPlan plan_optimizer(const Recipe& recipe, const JointGraph& joint, const CompileOptions& options) {
@@ -289,6 +300,7 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_CHECK(check_context(recipe, found.seq_ranks));
   TENON_CHECK(check_routing(recipe, found));
   TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
+  TENON_CHECK(check_work(split.microbatches, found.ops, options.most_ops));
   TENON_TRY(const Rows train_rows, plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
   TENON_TRY(const JointGraph train,
             build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));

@@ -42,6 +42,7 @@ struct CompileOptions {
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
   uint64_t bucket_bytes = 4u << 20;
   bool keep_graphs = false;  // of programs of training: for plan/show
+  int64_t most_ops = int64_t{1} << 22;  // of the forward pass, over all microbatches: a program is unrolled
 };
 
 // The programs of one kind: one for each class of ranks.

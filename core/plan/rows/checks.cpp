@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "plan/rows/replay.h"
 
@@ -99,12 +100,14 @@ Status check_twice(const Rows& rows, const RowGivers& givers) {
   return {};
 }
 
-Status check_missing(const Rows& rows, const RowGivers& givers) {
+// The first result that nobody gives, as has(result) says.
+template <class Has>
+Status check_missing(const Rows& rows, const Has& has) {
   for (int stage = 0; stage < rows.stages; ++stage) {
     for (int mb = 0; mb < rows.microbatches; ++mb) {
       for (const RowKind kind : {RowKind::forward, RowKind::input_grad, RowKind::weight_grad}) {
         const RowResult result{kind, stage, mb};
-        if (givers.of(result).rank >= 0) continue;
+        if (has(result)) continue;
         return refuse_rows("S004",
                            fmt::format("{} is missing: microbatch {} of {} at stage {}", name_of(result), mb,
                                        rows.microbatches, stage),
@@ -114,6 +117,25 @@ Status check_missing(const Rows& rows, const RowGivers& givers) {
     }
   }
   return {};
+}
+
+// Each microbatch needs two rows at each stage. Fewer rows are told here in memory of their number, not of
+// the number of microbatches, which may be any.
+Status check_number(const Rows& rows) {
+  size_t count = 0;
+  for (const auto& list : rows.of_rank) count += list.size();
+  if (count >= size_t{2} * static_cast<size_t>(rows.stages) * static_cast<size_t>(rows.microbatches))
+    return {};
+  std::set<std::tuple<RowKind, int, int>> given;
+  for (const auto& list : rows.of_rank) {
+    for (const Row& row : list) {
+      for (const RowResult& result : given_by(row))
+        given.insert({result.kind, result.stage, result.microbatch});
+    }
+  }
+  return check_missing(rows, [&](const RowResult& r) {
+    return given.contains({r.kind, r.stage, r.microbatch});
+  });
 }
 
 // Equal ids stand side by side. (That none of them needs another shows in the replay.)
@@ -211,9 +233,10 @@ class Deadlock {
 Status check_rows(const Rows& rows) {
   TENON_CHECK(check_shape(rows));
   TENON_CHECK(check_each_row(rows));
+  TENON_CHECK(check_number(rows));
   const RowGivers givers(rows);
   TENON_CHECK(check_twice(rows, givers));
-  TENON_CHECK(check_missing(rows, givers));
+  TENON_CHECK(check_missing(rows, [&](const RowResult& result) { return givers.of(result).rank >= 0; }));
   TENON_CHECK(check_interleaved(rows));
   const RowReplay run = replay(rows, givers, RowCost{});
   if (!run.complete) return Deadlock(rows, givers, run).explain();
