@@ -105,13 +105,9 @@ Status Checkpoint::check_shard(uint32_t shard) const {
                    "has " + std::to_string(bytes) + " bytes, the manifest says " + std::to_string(expected),
                    path);
   }
-  const std::string& header = layouts_[shard].header;
-  std::string stored(header.size(), '\0');
+  std::string stored(layouts_[shard].header.size(), '\0');
   TENON_CHECK(read_all(*file, path, 0, stored.data(), stored.size()));
-  const auto [at, unused] = std::mismatch(stored.begin(), stored.end(), header.begin());
-  if (at == stored.end()) return {};
-  return damaged(kBadShard,
-                 "the header differs from the manifest at byte " + std::to_string(at - stored.begin()), path);
+  return check_header(layouts_[shard], stored, path);
 }
 
 Status Checkpoint::read_part(const std::string& name, const Tensor& tensor, const Part& part,

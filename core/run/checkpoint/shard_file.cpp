@@ -62,6 +62,46 @@ Result<ShardLayout> lay_out_entries(const SaveId& id, uint32_t shard, std::vecto
   return layout;
 }
 
+uint64_t length_of(std::string_view header) {
+  uint64_t out = 0;
+  for (size_t byte = 8; byte-- > 0;) out = out << 8 | static_cast<unsigned char>(header[byte]);
+  return out;
+}
+
+// What entries of a shard's header say that those of the manifest do not; "": nothing.
+std::string difference(const Json& stored, const Json& expected) {
+  if (!stored.is_object()) return "is no JSON object";
+  for (const auto& [name, entry] : expected.items()) {
+    const auto found = stored.find(name);
+    if (found == stored.end()) return "lacks '" + name + "'";
+    if (*found != entry)
+      return "says of '" + name + "' " + canonical(*found).substr(0, 200) + ", the manifest " +
+             canonical(entry);
+  }
+  for (const auto& [name, entry] : stored.items()) {
+    if (!expected.contains(name)) return "names '" + name.substr(0, 200) + "', which the manifest does not";
+  }
+  return "";
+}
+
+// Of a header that is not the expected one.
+std::string explain(std::string_view stored, std::string_view expected) {
+  if (stored.size() < expected.size())
+    return "ends within the file's first " + std::to_string(expected.size()) + " bytes";
+  if (length_of(stored) != length_of(expected)) {
+    return "claims " + std::to_string(length_of(stored)) + " bytes, the manifest needs " +
+           std::to_string(length_of(expected));
+  }
+  const auto json = [](std::string_view header) {
+    return parse_json(std::string(header.substr(sizeof(uint64_t))), "");
+  };
+  const auto found = json(stored);
+  if (!found.ok()) return "cannot be read: " + found.error().cause;
+  if (const std::string what = difference(*found, *json(expected)); !what.empty()) return what;
+  const auto at = std::ranges::mismatch(stored, expected).in1 - stored.begin();
+  return "is written in another form than the manifest's, from byte " + std::to_string(at);
+}
+
 }  // namespace
 
 std::string shard_file_name(uint32_t shard) {
@@ -124,6 +164,11 @@ Result<std::vector<ShardLayout>> lay_out(const Manifest& manifest, const std::st
     layouts.push_back(std::move(layout));
   }
   return layouts;
+}
+
+Status check_header(const ShardLayout& layout, std::string_view stored, const std::string& path) {
+  if (stored == layout.header) return {};
+  return damaged(kBadShard, "the header " + explain(stored, layout.header), path);
 }
 
 }  // namespace tenon::checkpoint

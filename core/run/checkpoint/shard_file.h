@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -40,5 +41,9 @@ Result<ShardLayout> lay_out(const SaveId& id, const std::map<std::string, Tensor
                             const std::string& file);
 // All shards of a manifest in one pass. C003 when a shard's size is not what its parts need.
 Result<std::vector<ShardLayout>> lay_out(const Manifest& manifest, const std::string& file);
+// C004 unless `stored`, the first bytes of the shard file at `path` (as many as the layout's header has,
+// fewer when the file ends before), is that header byte for byte. The cause says what differs first: the
+// length, the form, an entry that is missing, left over or of another type, shape or place.
+Status check_header(const ShardLayout& layout, std::string_view stored, const std::string& path);
 
 }  // namespace tenon::checkpoint
