@@ -125,8 +125,10 @@ Mistake mistake_at(const Session& session, const Place& place, std::string code,
 }
 
 Mistake out_of_memory(const Session& session) {
-  return mistake_at(session, session.memory_place, "R014", "the recipe needs more than 64 MiB of memory",
-                    "is there a loop that collects values without end?");
+  return mistake_at(
+      session, session.memory_place, "R014",
+      "the recipe needs more than " + std::to_string(session.limits.memory >> 20) + " MiB of memory",
+      "is there a loop that collects values without end?");
 }
 
 void push_mistake(lua_State* L, const Mistake& mistake) {

@@ -9,15 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "evaluate.h"
 #include "source.h"
 #include "tenon/frontend.h"
 
 namespace tenon::lua {
 
 constexpr size_t kMaxSource = size_t{1} << 20;
-constexpr size_t kMaxMemory = size_t{64} << 20;
-constexpr int64_t kMaxInstructions = 50'000'000;
-constexpr int kHookInterval = 1000;
 
 // A mistake in the recipe, as the document reports it (tenon/frontend.h).
 struct Mistake {
@@ -49,13 +47,14 @@ struct File {
 
 struct Session {
   const tenon_frontend_config* config = nullptr;
+  Limits limits;
   std::string folder;   // of the recipe
   std::string library;  // of the vocabulary
   std::vector<std::unique_ptr<File>> files;
   std::vector<Place> places;    // what Lua code holds as an integer: index + 1
   std::vector<Origin> origins;  // what the table of origins (in the registry) holds: index + 1
   int64_t instructions = 0;
-  size_t memory = 0;
+  size_t memory = 0, peak_memory = 0;
   // Once a limit is hit, no pcall may go on: the mistake is raised again until it gets out.
   bool stopped = false;
   Mistake stop;
