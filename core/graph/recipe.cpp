@@ -156,8 +156,8 @@ Result<Dims> read_dims(const Json& json, const std::string& pointer) {
     dims.push_back({dim[0].get<std::string>(), *size});
   }
   if (!fits(dims))
-    return out_of_range(pointer,
-                        fmt::format("a tensor {} has more than {} elements", text(dims), kMaxElements));
+    return wrong_value(pointer,
+                       fmt::format("a tensor {} has more than {} elements", text(dims), kMaxElements));
   return dims;
 }
 

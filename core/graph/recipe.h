@@ -91,7 +91,7 @@ struct Recipe {
   std::string document;  // the canonical text that was read: its hash names the recipe
 };
 
-constexpr int64_t kMaxRanks = INT32_MAX;                // what comm plugins can number
+constexpr int64_t kMaxRanks = int64_t{1} << 20;         // each of which is proved
 constexpr int64_t kMaxMicrobatches = int64_t{1} << 24;  // of a step; logical shards in exact mode
 // Strict: unknown, missing or ill-typed keys, numbers out of range (more ranks or microbatches than the
 // above, integers beyond 64 bits) are errors whose place is a JSON pointer.

@@ -55,7 +55,8 @@ class Steps {
 std::vector<int64_t> cut(const FlatLayout& layout, int64_t members, int64_t granule) {
   std::vector<int64_t> cuts{0};
   for (int64_t member = 1; member < members; ++member) {
-    int64_t at = layout.elements * member / members;
+    // elements * member / members, which may be beyond 64 bits before it is divided
+    int64_t at = layout.elements / members * member + layout.elements % members * member / members;
     for (const auto& leaf : layout.leaves) {
       const int64_t end = leaf.first + leaf.count;
       if (at <= leaf.first || at >= end) continue;
