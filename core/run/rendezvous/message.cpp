@@ -62,6 +62,7 @@ std::string encode(const Reply& reply) {
 std::optional<Reply> decode_reply(std::string_view bytes) {
   Reply reply;
   if (!take(bytes, reply.id) || !take(bytes, reply.kind) || bytes.size() < kCodeBytes) return std::nullopt;
+  if (reply.kind > TENON_OK) return std::nullopt;  // neither an answer nor an error
   reply.code = bytes.substr(0, kCodeBytes);
   reply.body = bytes.substr(kCodeBytes);
   return reply;
