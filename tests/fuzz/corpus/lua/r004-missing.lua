@@ -1,0 +1,2 @@
+local t = require "tenon"
+return t.run {}
