@@ -128,7 +128,7 @@ Result<std::unique_ptr<Opened>> open_trained(PluginRegistry& registry, const Arg
   options.training = false;
   TENON_TRY(out->session, Session::open(out->job.recipe, out->plugins, options));
   checkpoint::PosixStorage storage;
-  TENON_TRY(const std::string from, out->session->resume(storage, out->job.checkpoints()));
+  TENON_TRY(const Loaded from, Checkpoints(*out->session).load(storage, out->job.checkpoints()));
   return out;
 }
 
