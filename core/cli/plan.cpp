@@ -183,12 +183,12 @@ Status check_questions(const PlanOptions& options, const Program& program) {
 std::string answers(const Program& program, const Planned& planned, const PlanOptions& options) {
   std::string out;
   const RecipeSource source = source_of(planned.job);
+  const Machine machine = machine_of(options.machine);
   for (int64_t id : options.why) {
-    if (!out.empty()) out += '\n';
-    out += text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source,
-                    machine_of(options.machine)));
+    out +=
+        text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source, machine)) + '\n';
   }
-  return out;
+  return out + fmt::format("machine       {}\n", description_of(options.machine));
 }
 
 }  // namespace

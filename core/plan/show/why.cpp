@@ -497,7 +497,7 @@ std::string text(const WhyRecord& record) {
   const std::string sends =
       record.formula.empty() ? "" : fmt::format("; sends {}: {}", record.sends, record.formula);
   field("bytes", fmt::format("{} on each rank{}", record.bytes, sends));
-  field("cost", fmt::format("{:.3g} s on the simulated machine{}", record.seconds,
+  field("cost", fmt::format("{:.3g} s{}", record.seconds,
                             record.flops > 0 ? fmt::format(", {:.6g} flops", record.flops) : ""));
   return out;
 }
