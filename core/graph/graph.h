@@ -157,4 +157,10 @@ class Graph {
 // A value as text: "x f32[batch 8, seq 32]".
 std::string text(const Graph& graph, ValueId id);
 
+// What propagation makes of a graph.
+struct PlacedGraph {
+  Graph graph;
+  std::vector<ValueId> map;  // value of the source graph -> value of the placed graph
+};
+
 }  // namespace tenon

@@ -6,11 +6,6 @@
 
 namespace tenon {
 
-struct PlacedGraph {
-  Graph graph;
-  std::vector<ValueId> map;  // value of the source graph -> value of the placed graph
-};
-
 // Inputs and parameters are where their pins say, else replicated, and stay there: activations are resharded
 // to them. A gradient is used in the placement in which its forward value was made. `replicated`: values that
 // must be replicated in the end (their map entries are the resharded values). Ops that add into one gradient

@@ -1,7 +1,10 @@
 // Spans by the lanes that they are on, and what of a lane is drawn where. Pure.
 #pragma once
 
-#include "plan/show/draw.h"
+#include <string>
+#include <vector>
+
+#include "plan/show/span.h"
 
 namespace tenon {
 
