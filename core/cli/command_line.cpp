@@ -130,8 +130,8 @@ std::optional<Verb> parse(CLI::App& app, Arguments& a, int argc, const char* con
 }
 
 // The first key=value, where the verb works on a run, whose recipe's parameters are fixed; else "".
-std::string parameter_of_run(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (app.get_subcommand(arguments[0])->get_option_no_throw("run") == nullptr) return "";
+std::string parameter_of_run(const CLI::App& verb, const std::vector<std::string>& arguments) {
+  if (verb.get_option_no_throw("run") == nullptr) return "";
   const auto parameter = std::ranges::find_if(arguments, [](const std::string& argument) {
     return !argument.starts_with('-') && argument.find('=') != std::string::npos;
   });
@@ -142,15 +142,17 @@ std::string parameter_of_run(const CLI::App& app, const std::vector<std::string>
 Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments,
                   const CLI::ParseError& error) {
   std::vector<std::string> verbs, options;
+  const CLI::App* given = nullptr;
   for (const CLI::App* verb :
        app.get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
     verbs.push_back(verb->get_name());
     if (!verb->parsed()) continue;
+    given = verb;
     for (const CLI::Option* option : verb->get_options()) {
       for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
     }
   }
-  if (options.empty()) {  // no verb
+  if (given == nullptr || arguments[0] != given->get_name()) {  // no verb, or words in front of it
     const std::string near = sdk::did_you_mean(arguments[0], verbs);
     return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? "tenon --help" : near,
                  TENON_E_ARGUMENT};
@@ -164,7 +166,7 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
     if (const std::string near = sdk::did_you_mean(name, options); !near.empty()) out.fix = near;
     return out;
   }
-  if (const std::string parameter = parameter_of_run(app, arguments); !parameter.empty()) {
+  if (const std::string parameter = parameter_of_run(*given, arguments); !parameter.empty()) {
     out.cause = fmt::format("tenon {} takes no parameters, got '{}'", arguments[0], parameter);
     out.fix =
         "a run keeps the recipe it was started with; with another one: tenon train <recipe> " + parameter;

@@ -1,2 +1,2 @@
-# recipe.cpp: a dim may lack its size
-s/dim\.is_array\(\) && dim\.size\(\) == 2 && /dim.is_array() \&\& /
+# core/graph/recipe.cpp: a name may lack its size
+s/pair\.size\(\) == 2 && //

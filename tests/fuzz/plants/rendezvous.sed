@@ -1,2 +1,2 @@
-# message.cpp: the length of a key is not held against the bytes that are there
+# core/run/rendezvous/message.cpp: the length of a key is not held against the bytes that are there
 s/ \|\| key_size > bytes\.size\(\)//
