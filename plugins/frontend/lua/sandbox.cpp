@@ -234,9 +234,14 @@ int mistake_text(lua_State* L) {
   return 1;
 }
 
-// Called by instrumented chunks (source.h): (number, table) -> table, and (...) -> ...
+// Called by instrumented chunks (source.h): (number, table) -> table, and (...) -> ... A recipe can call them
+// by their names, too.
 int mark_constructor(lua_State* L) {
-  set_origin(L, 2, static_cast<size_t>(lua_tointeger(L, 1)));
+  const lua_Integer number = luaL_checkinteger(L, 1);
+  const bool known = number >= 0 && static_cast<size_t>(number) < session_of(L).origins.size();
+  luaL_argcheck(L, known, 1, "no such constructor");
+  luaL_checktype(L, 2, LUA_TTABLE);
+  set_origin(L, 2, static_cast<size_t>(number));
   lua_settop(L, 2);
   return 1;
 }

@@ -1,0 +1,1 @@
+return require("tenon").run(__tenon_table(0, {}))
