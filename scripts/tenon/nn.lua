@@ -164,6 +164,12 @@ function nn.gelu(x)
   return emit(x.graph, "gelu", "gelu", { x })
 end
 
+-- nn.softcap { x, cap = 30 }: cap * tanh(x / cap).
+function nn.softcap(given)
+  local record, g = layer("nn.softcap", given, { cap = s.required(s.number { above = 0 }) })
+  return emit(g, "softcap", "softcap", { record[1] }, { cap = record.cap })
+end
+
 -- nn.swiglu(gate, up): silu(gate) * up.
 function nn.swiglu(gate, up)
   check_pair("nn.swiglu", gate, up)

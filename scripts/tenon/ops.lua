@@ -56,6 +56,10 @@ return {
       inputs = { { "gate", "b s e.." }, { "up", "b s e.." } },
       outputs = { { "y", "b s e.." } },
     },
+    softcap = {
+      inputs = { { "x", "b s e.." } },
+      outputs = { { "y", "b s e.." } },
+    },
     dropout = {
       inputs = { { "x", "b s e.." }, { "sample", "b" }, { "pos", "b s" }, { "step", "" } },
       outputs = { { "y", "b s e.." } },

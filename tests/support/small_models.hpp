@@ -161,7 +161,8 @@ inline constexpr const char* kLlamaModel = R"({
        {"op": "add", "in": ["x1", "m"], "out": ["y"]}
      ]},
     {"op": "rmsnorm", "in": ["x", "norm.weight"], "out": ["f"], "attrs": {"eps": 0.00001}},
-    {"op": "linear", "in": ["f", "head.weight"], "out": ["logits"]}
+    {"op": "linear", "in": ["f", "head.weight"], "out": ["z"]},
+    {"op": "softcap", "in": ["z"], "out": ["logits"], "attrs": {"cap": 2.0}}
   ],
   "logits": "logits"
 })";

@@ -38,6 +38,18 @@ struct Elementwise {
     out[1] = g * a * f.s;
   }
 
+  // tanh(z) = 2 s(2z) - 1
+  static TENON_INLINE void softcap(const T* attrs, const V* in, V* out) {
+    const Sigmoid<T> f = sigmoid<T>(in[0] * (2 / attrs[0]));
+    out[0] = attrs[0] * (T{2} * f.s - T{1});
+  }
+
+  // 1 - tanh^2(x/c) = 4 s(2x/c) (1 - s(2x/c))
+  static TENON_INLINE void softcap_dgrad(const T* attrs, const V* in, V* out) {
+    const Sigmoid<T> f = sigmoid<T>(in[1] * (2 / attrs[0]));
+    out[0] = in[0] * (T{4} * (f.e * f.s * f.s));
+  }
+
   // The formula over n elements; all outputs of a vector are computed before one is stored, as an output may
   // share an input's memory.
   template <int kIn, int kOut, Formula* kFormula>
@@ -73,6 +85,8 @@ constexpr ElementLoop<T> kElementwise[] = {
     {"gelu", E::template run<1, 1, E::gelu>},
     {"gelu_dgrad", E::template run<2, 1, E::gelu_dgrad>},
     {"swiglu", E::template run<2, 1, E::swiglu>},
+    {"softcap", E::template run<1, 1, E::softcap>},
+    {"softcap_dgrad", E::template run<2, 1, E::softcap_dgrad>},
     {"swiglu_dgrad", E::template run<3, 2, E::swiglu_dgrad>},
 };
 

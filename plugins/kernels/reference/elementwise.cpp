@@ -68,6 +68,27 @@ void swiglu_dgrad(const Call& call) {
   }
 }
 
+template <class T>
+void softcap(const Call& call) {
+  const int64_t n = call.problem.inputs()[0].elements();
+  const double cap = call.number("cap");
+  const T* x = call.in<T>(0);
+  T* y = call.out<T>(0);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(cap * std::tanh(x[i] / cap));
+}
+
+template <class T>
+void softcap_dgrad(const Call& call) {
+  const int64_t n = call.problem.inputs()[0].elements();
+  const double cap = call.number("cap");
+  const T *dy = call.in<T>(0), *x = call.in<T>(1);
+  T* dx = call.out<T>(0);
+  for (int64_t i = 0; i < n; ++i) {
+    const double t = std::tanh(x[i] / cap);
+    dx[i] = static_cast<T>(dy[i] * (1 - t * t));
+  }
+}
+
 // Integers wrap around.
 template <class T>
 void add(const Call& call) {
@@ -90,6 +111,8 @@ constexpr Entry kOps[] = {
     {"gelu_dgrad", gelu_dgrad<float>, gelu_dgrad<double>},
     {"swiglu", swiglu<float>, swiglu<double>},
     {"swiglu_dgrad", swiglu_dgrad<float>, swiglu_dgrad<double>},
+    {"softcap", softcap<float>, softcap<double>},
+    {"softcap_dgrad", softcap_dgrad<float>, softcap_dgrad<double>},
     {"add", add<float>, add<double>, add<int64_t>, add<int32_t>},
 };
 
