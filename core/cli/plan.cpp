@@ -170,8 +170,11 @@ Status check_questions(const PlanOptions& options, const Program& program) {
     return Error{"R026", "--why is of the program, not of stage '" + options.stage + "'", "--why",
                  "leave --stage out", TENON_E_ARGUMENT};
   if (options.json && (options.stage != "program" || !options.why.empty()))
-    return Error{"R026", "--json has every instruction with its reasons, and no other stage",
-                 options.why.empty() ? "--stage" : "--why", "leave one of the two out", TENON_E_ARGUMENT};
+    return options.why.empty()
+               ? Error{"R026", "--json is of the program, not of stage '" + options.stage + "'", "--stage",
+                       "leave one of the two out", TENON_E_ARGUMENT}
+               : Error{"R026", "--json has the reasons of every instruction", "--why", "leave --why out",
+                       TENON_E_ARGUMENT};
   for (int64_t id : options.why) {
     if (id >= 0 && id < static_cast<int64_t>(program.instrs.size())) continue;
     return Error{"R026", fmt::format("instruction {} of a program of {}", id, program.instrs.size()), "--why",

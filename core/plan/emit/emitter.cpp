@@ -256,7 +256,7 @@ Status ClassEmitter::emit_collective(const Op& op, const Row& row) {
 
 Status ClassEmitter::emit_step_op(const Op& op) {
   const auto in = folded(op.in[0]);
-  if (!in) return {};  // a gradient's, which class_gradients reduces
+  if (!in) return {};  // a gradient's, which ClassGradients reduces
   TENON_TRY(step_values_[op.out[0]], scope_.reshard_once(op, *in));
   return {};
 }

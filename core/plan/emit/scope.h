@@ -1,5 +1,5 @@
 // What the parts of the emitter of one class of ranks share. The class's program is made by three of them:
-// its parameters (class_params), its gradients (class_gradients) and all other values (class_emitter).
+// its parameters (params), its gradients (gradients) and all other values (emitter).
 #pragma once
 
 #include "plan/emit/layout.h"
