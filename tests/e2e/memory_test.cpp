@@ -108,7 +108,8 @@ void expect_total_is_the_sum(OneRank& rank) {
   const auto parameters = static_cast<uint64_t>(num_parameters(*rank));
   EXPECT_GE(rank->memory().params, 4 * parameters);
   EXPECT_GE(rank->memory().state, 2 * rank->memory().params) << "two moments";
-  EXPECT_LT(rank->memory().params, 4 * parameters + 64 * rank->tensors().params().size()) << "no more than alignment";
+  EXPECT_LT(rank->memory().params, 4 * parameters + 64 * rank->tensors().params().size())
+      << "no more than alignment";
 }
 
 TEST(Memory, of_a_small_model_is_as_planned) {
