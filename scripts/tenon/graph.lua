@@ -122,19 +122,29 @@ local function wanted(letters, bound)
   return dims
 end
 
--- Binds letters to an operand's dims, each to a list of them; false where they do not fit.
-local function bind(letters, dims, bound)
+-- How many dims a letter stands for: those that it is bound to, or one; an open one, all `rest` of them.
+local function count_of(letter, bound, rest)
+  if bound[letter] then return #bound[letter] end
+  return is_open(letter) and rest or 1
+end
+
+-- How many dims are left for the operand's open letter; nothing where they do not fit.
+local function rest_of(letters, dims, bound)
   local known, open = 0, false
   for _, word in ipairs(letters) do
-    local have = bound[word[1]]
-    open = open or (not have and is_open(word[1]))
-    known = known + (have and #have or is_open(word[1]) and 0 or 1)
+    known = known + count_of(word[1], bound, 0)
+    open = open or (not bound[word[1]] and is_open(word[1]))
   end
-  if #dims < known or (not open and #dims > known) then return false end
-  local at = 1
+  local rest = #dims - known
+  return (rest == 0 or (open and rest > 0)) and rest or nil
+end
+
+-- Binds letters to an operand's dims, each to a list of them; false where they do not fit.
+local function bind(letters, dims, bound)
+  local rest, at = rest_of(letters, dims, bound), 1
+  if not rest then return false end
   for _, word in ipairs(letters) do
-    local have = bound[word[1]]
-    local count = have and #have or is_open(word[1]) and #dims - known or 1
+    local have, count = bound[word[1]], count_of(word[1], bound, rest)
     local part = { table.unpack(dims, at, at + count - 1) }
     if have and not graph.same_dims(have, part) then return false end
     bound[word[1]], at = have or part, at + count
@@ -180,8 +190,8 @@ function graph.emit_all(g, kind, base, inputs, attrs)
     values[i] = new_value(g, op.out[i], wanted(letters, bound))
   end
   core.mark(op, nil, core.caller())
-  local ops = g.scope.ops
-  ops[#ops + 1] = op
+  local made = g.scope.ops
+  made[#made + 1] = op
   return values
 end
 
@@ -257,12 +267,12 @@ function graph.blocks(x, count, body)
   if out == entry then core.fail("R012", what .. ": the function returns its argument unchanged", nil, at) end
   graph.check_pair(what .. ": argument and result of the function", entry, out)
   g.scope, scope.open = g.top, false
-  local ops = g.top.ops
+  local made = g.top.ops
   local loop = {
     ["repeat"] = count, index = "i", carry = { { x.name, out.name } }, params = scope.params, ops = scope.ops,
   }
   core.mark(loop, nil, at)
-  ops[#ops + 1] = loop
+  made[#made + 1] = loop
   return new_value(g, x.name, x.dims)
 end
 
