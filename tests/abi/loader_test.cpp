@@ -118,6 +118,8 @@ TEST(Loader, path_that_leads_nowhere_is_named) {
   EXPECT_EQ(error.code, "A002");
   EXPECT_EQ(error.cause, "plugin '/nonexistent/x.so' cannot be loaded: no such file");
   EXPECT_EQ(error.fix, "give an id such as optimizer/adamw, or the path of a file");
+  EXPECT_EQ(error_of(std::string("/tmp\0/x.so", 10)).code, "A002")
+      << "not the folder in front of the zero byte";
   EXPECT_EQ(error_of("libc.so.6").code, "A002") << "a bare name is a path, not something for ld.so to search";
 }
 

@@ -51,6 +51,9 @@ std::string loader_hint(const std::string& text) {
 }
 
 Result<void*> open_file(const std::string& path) {
+  if (path.find('\0') != std::string::npos) {  // which the system would take for the path's end
+    return Error{"A002", "no file's name has a zero byte", path.substr(0, path.find('\0')), "", TENON_E_IO};
+  }
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     const char* cause = errno == ENOENT ? "no such file" : std::strerror(errno);
