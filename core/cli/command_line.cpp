@@ -48,7 +48,6 @@ void add_plan_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--stage", a.plan.stage, "what is printed on the way: model, placed, joint or program")
       ->check(CLI::IsMember({"model", "placed", "joint", "program"}));
   verb.add_option("--why", a.plan.why, "why these instructions are there, as 12 or 3,12")
-      ->delimiter(',')
       ->allow_extra_args(false);
   verb.add_option("--trace", a.plan.trace,
                   "write the simulated step of all stages for a trace viewer (.json)");

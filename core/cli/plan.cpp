@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <charconv>
 #include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,8 @@ namespace {
 struct Planned {
   Job job;
   PluginSet plugins;
+  int ranks = 1;
+  CompileOptions options;
   Compiled compiled;
   double seconds = 0;  // of one core, to compile and verify
 };
@@ -47,27 +50,27 @@ uint64_t peak_of(const Compiled& compiled) {
 }
 
 // The recipe with a change, compiled; its peak, or nothing where that is no plan.
-std::optional<uint64_t> peak_with(const Planned& planned, const Json& document, int ranks) {
+std::optional<uint64_t> peak_with(const Planned& planned, const Json& document) {
   auto recipe = read_recipe(document);
   if (!recipe.ok()) return std::nullopt;
   Job job = planned.job;
   job.recipe = std::move(*recipe);
-  auto compiled = compile_job(job, planned.plugins, ProgramKind::train, ranks);
+  auto compiled = compile_job(job, planned.plugins, ProgramKind::train, planned.ranks);
   return compiled.ok() ? std::optional(peak_of(*compiled)) : std::nullopt;
 }
 
 // The smallest increase of microbatches that fits, as advice; "" where none does.
-std::string what_would_fit(const Planned& planned, int ranks, uint64_t memory) {
+std::string what_would_fit(const Planned& planned, uint64_t memory) {
   Json document = Json::parse(planned.job.recipe.document);
   for (int64_t n = planned.job.recipe.microbatches * 2; n <= planned.job.recipe.batch; n *= 2) {
     document["microbatches"] = n;
-    const auto peak = peak_with(planned, document, ranks);
+    const auto peak = peak_with(planned, document);
     if (peak && *peak <= memory) return fmt::format("microbatches = {} needs {}", n, human_bytes(*peak));
   }
   return "";
 }
 
-Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
+Status check_memory_limit(const Planned& planned, uint64_t memory) {
   const uint64_t peak = peak_of(planned.compiled);
   if (memory == 0 || peak <= memory) return {};
   const auto largest = std::ranges::max_element(planned.compiled.programs, {}, total_bytes);
@@ -76,7 +79,7 @@ Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
     parts += fmt::format("{}{} {}", i == 0 ? "" : ", ", name_of(static_cast<Space>(i)),
                          human_bytes(largest->space_bytes[i]));
   }
-  const std::string fits = what_would_fit(planned, ranks, memory);
+  const std::string fits = what_would_fit(planned, memory);
   return locate(
       Error{"P035",
             fmt::format("a rank needs {} ({}), and has {}", human_bytes(peak), parts, human_bytes(memory)),
@@ -87,18 +90,33 @@ Status check_memory_limit(const Planned& planned, int ranks, uint64_t memory) {
       planned.job.resolved);
 }
 
-Result<std::unique_ptr<Planned>> plan_recipe(const Places& places, PluginRegistry& registry,
-                                             const PlanOptions& options, bool keep_graphs) {
+Result<CompileOptions> options_of(const Job& job, const PluginSet& plugins, int ranks) {
+  auto mesh = resolve_mesh(job.recipe.mesh, ranks);
+  if (!mesh.ok()) return locate(std::move(mesh).error(), job.resolved);
+  auto options = compile_options(job.recipe, plugins, *mesh);
+  if (!options.ok()) return locate(std::move(options).error(), job.resolved);
+  return options;
+}
+
+// All that it takes to compile.
+Result<std::unique_ptr<Planned>> read_plan(const Places& places, PluginRegistry& registry,
+                                           const PlanOptions& options) {
   auto out = std::make_unique<Planned>();
   TENON_TRY(out->job, job_from_recipe(places, registry, options.recipe, options.overrides));
   std::cerr << out->job.resolved.messages << std::flush;  // what the recipe printed
   TENON_TRY(out->plugins, plugins_of(registry, out->job));
-  const int ranks = ranks_for(options.ranks, out->job.recipe);
-  const double start = cpu_seconds();
-  TENON_TRY(out->compiled, compile_job(out->job, out->plugins, ProgramKind::train, ranks, keep_graphs));
-  out->seconds = cpu_seconds() - start;
-  TENON_CHECK(check_memory_limit(*out, ranks, options.memory));
+  out->ranks = ranks_for(options.ranks, out->job.recipe);
+  TENON_TRY(out->options, options_of(out->job, out->plugins, out->ranks));
   return out;
+}
+
+Status compile_plan(Planned& planned) {
+  const double start = cpu_seconds();
+  auto compiled = compile(planned.job.recipe, ProgramKind::train, planned.options);
+  if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
+  planned.compiled = std::move(*compiled);
+  planned.seconds = cpu_seconds() - start;
+  return {};
 }
 
 // That the data can be opened, split, and looked up by the model. Returns the number of samples.
@@ -164,34 +182,93 @@ RecipeSource source_of(const Job& job) {
   return out;
 }
 
-// --why and --stage: each alone, and of what is there.
-Status check_questions(const PlanOptions& options, const Program& program) {
-  if (options.stage != "program" && !options.why.empty())
-    return Error{"R026", "--why is of the program, not of stage '" + options.stage + "'", "--why",
-                 "leave --stage out", TENON_E_ARGUMENT};
-  if (options.json && (options.stage != "program" || !options.why.empty()))
-    return options.why.empty()
-               ? Error{"R026", "--json is of the program, not of stage '" + options.stage + "'", "--stage",
-                       "leave one of the two out", TENON_E_ARGUMENT}
-               : Error{"R026", "--json has the reasons of every instruction", "--why", "leave --why out",
-                       TENON_E_ARGUMENT};
-  for (int64_t id : options.why) {
-    if (id >= 0 && id < static_cast<int64_t>(program.instrs.size())) continue;
-    return Error{"R026", fmt::format("instruction {} of a program of {}", id, program.instrs.size()), "--why",
-                 fmt::format("0 to {}", program.instrs.size() - 1), TENON_E_ARGUMENT};
+Error no_answer(std::string cause, const std::string& option, const std::string& fix) {
+  return Error{"R026", std::move(cause), option, fix, TENON_E_ARGUMENT};
+}
+
+// --why and --stage, each alone; what is of the program goes with no other stage.
+Status check_questions(const PlanOptions& options) {
+  const std::pair<const char*, bool> of_programs[] = {
+      {"--why", !options.why.empty()},
+      {"--json", options.json},
+      {"--rank", options.rank.has_value()},
+      {"--all", options.unfold},
+  };
+  for (const auto& [option, given] : of_programs) {
+    if (given && options.stage != "program")
+      return no_answer(fmt::format("{} is of the program, not of stage '{}'", option, options.stage), option,
+                       "leave one of the two out");
   }
+  if (options.json && !options.why.empty())
+    return no_answer("--json has the reasons of every instruction", "--why", "leave --why out");
   return {};
 }
 
-std::string answers(const Program& program, const Planned& planned, const PlanOptions& options) {
+// The instructions that --why names.
+Result<std::vector<InstrId>> asked_of(const std::vector<std::string>& given, const Program& program) {
+  std::vector<InstrId> out;
+  const std::string allowed = fmt::format("0 to {}, as 12 or 3,12", program.instrs.size() - 1);
+  for (const std::string& list : given) {
+    for (size_t first = 0; first <= list.size();) {
+      const size_t end = std::min(list.find(',', first), list.size());
+      const std::string word = list.substr(first, end - first);
+      int64_t id = 0;
+      const auto [rest, failed] = std::from_chars(word.data(), word.data() + word.size(), id);
+      if (failed == std::errc::invalid_argument || rest != word.data() + word.size())
+        return no_answer(fmt::format("'{}' is no list of instructions: '{}' is not a number", list, word),
+                         "--why", allowed);
+      if (failed != std::errc{} || id < 0 || id >= static_cast<int64_t>(program.instrs.size()))
+        return no_answer(fmt::format("instruction {} of a program of {}", word, program.instrs.size()),
+                         "--why", allowed);
+      out.push_back(static_cast<InstrId>(id));
+      first = end + 1;
+    }
+  }
+  return out;
+}
+
+std::string answers(const Program& program, const Planned& planned, const std::vector<InstrId>& asked,
+                    const PlanOptions& options) {
   std::string out;
   const RecipeSource source = source_of(planned.job);
   const Machine machine = machine_of(options.machine);
-  for (int64_t id : options.why) {
-    out +=
-        text(why(program, static_cast<InstrId>(id), planned.compiled.graphs->joint, source, machine)) + '\n';
-  }
+  const Graphs graphs = graphs_of(planned.job.recipe, planned.options);
+  for (InstrId id : asked) out += text(why(program, id, *graphs.joint, source, machine)) + '\n';
   return out + fmt::format("machine       {}\n", description_of(options.machine));
+}
+
+Json plan_json(const Program& program, const Planned& planned, const Simulation& simulation,
+               const PlanOptions& options) {
+  Json memory;
+  for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
+  const int64_t rank = options.rank.value_or(0);
+  const Graphs graphs = graphs_of(planned.job.recipe, planned.options);
+  return {{"mesh", program.mesh.text()},
+          {"rank", rank},
+          {"coordinate", program.mesh.coordinate(rank)},
+          {"memory", memory},
+          {"flops", program.flops},
+          {"instructions", program.instrs.size()},
+          {"program",
+           instructions_json(program, *graphs.joint, source_of(planned.job), machine_of(options.machine))},
+          {"lanes", program.lanes},
+          {"microbatches", program.microbatches},
+          {"machine", json_of(options.machine)},
+          {"simulated_seconds", simulation.seconds},
+          {"idle_fraction", simulation.idle_fraction()},
+          {"program_sha256", program_hash(planned.compiled)}};
+}
+
+std::string plan_text(const Program& program, const Planned& planned, const Simulation& simulation,
+                      const PlanOptions& options) {
+  const Machine machine = machine_of(options.machine);
+  return place_of(program, options.rank.value_or(0)) + text(program, {.fold = !options.unfold}) +
+         fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
+                     human_bytes(total_bytes(program)), program.flops / 1e9) +
+         fmt::format("machine       {}\n", description_of(options.machine)) +
+         fmt::format("simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
+                     simulation.seconds, 100 * simulation.idle_fraction(),
+                     100 * hidden_fraction(simulation, planned.compiled.programs, machine));
 }
 
 }  // namespace
@@ -202,22 +279,18 @@ int ranks_for(int given, const Recipe& recipe) {
   return fixed > 0 ? static_cast<int>(fixed) : 1;
 }
 
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks,
-                             bool keep_graphs) {
-  const auto located = [&job](Error error) { return locate(std::move(error), job.resolved); };
-  auto mesh = resolve_mesh(job.recipe.mesh, ranks);
-  if (!mesh.ok()) return located(std::move(mesh).error());
-  auto options = compile_options(job.recipe, plugins, *mesh);
-  if (!options.ok()) return located(std::move(options).error());
-  options->keep_graphs = keep_graphs;
-  auto compiled = compile(job.recipe, kind, *options);
-  if (!compiled.ok()) return located(std::move(compiled).error());
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
+  TENON_TRY(const CompileOptions options, options_of(job, plugins, ranks));
+  auto compiled = compile(job.recipe, kind, options);
+  if (!compiled.ok()) return locate(std::move(compiled).error(), job.resolved);
   return compiled;
 }
 
 Result<int> check_recipe(const Places& places, const PlanOptions& options) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, options, false));
+  TENON_TRY(const auto planned, read_plan(places, registry, options));
+  TENON_CHECK(compile_plan(*planned));
+  TENON_CHECK(check_memory_limit(*planned, options.memory));
   auto samples = check_data(*planned);
   if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
   std::vector<std::string> passed = planned->compiled.report.passed;
@@ -243,56 +316,33 @@ Result<int> check_recipe(const Places& places, const PlanOptions& options) {
 }
 
 Result<int> print_plan(const Places& places, const PlanOptions& options) {
+  TENON_CHECK(check_questions(options));
   PluginRegistry registry(places.registry);
-  TENON_TRY(const auto planned, plan_recipe(places, registry, options, true));
+  TENON_TRY(const auto planned, read_plan(places, registry, options));
+  const auto stage = graph_stage(options.stage);
+  if (stage) {  // of a recipe that is refused, too
+    const Graphs graphs = graphs_of(planned->job.recipe, planned->options);
+    std::cout << text(graphs, *stage, planned->options.mesh, source_of(planned->job)) << std::flush;
+  }
+  TENON_CHECK(compile_plan(*planned));
   const Compiled& compiled = planned->compiled;
-  const int64_t world = compiled.programs.front().mesh.world();
-  if (options.rank >= world) {
-    return Error{"R025", fmt::format("rank {} of a world of {}", options.rank, world), "--rank",
+  const int64_t world = planned->options.mesh.world(), rank = options.rank.value_or(0);
+  if (rank >= world) {
+    return Error{"R025", fmt::format("rank {} of a world of {}", rank, world), "--rank",
                  fmt::format("0 to {}", world - 1), TENON_E_ARGUMENT};
   }
-  const Program& program = compiled.of(options.rank);
-  const Machine machine = machine_of(options.machine);
-  TENON_CHECK(check_questions(options, program));
-  const Simulation simulation = simulate(compiled.programs, machine);
+  const Program& program = compiled.of(rank);
+  TENON_TRY(const auto asked, asked_of(options.why, program));
+  const Simulation simulation = simulate(compiled.programs, machine_of(options.machine));
   TENON_CHECK(draw(options, *planned, simulation));
-  if (!options.why.empty()) {
-    std::cout << answers(program, *planned, options);
-    return 0;
-  }
-  if (const auto stage = graph_stage(options.stage)) {
-    std::cout << text(*compiled.graphs, *stage, program.mesh, source_of(planned->job));
-    return 0;
-  }
-  if (options.json) {
-    Json memory;
-    for (size_t i = 0; i < kNumSpaces; ++i) memory[name_of(static_cast<Space>(i))] = program.space_bytes[i];
-    std::cout << Json{{"mesh", program.mesh.text()},
-                      {"rank", options.rank},
-                      {"coordinate", program.mesh.coordinate(options.rank)},
-                      {"memory", memory},
-                      {"flops", program.flops},
-                      {"instructions", program.instrs.size()},
-                      {"program",
-                       instructions_json(program, compiled.graphs->joint, source_of(planned->job), machine)},
-                      {"lanes", program.lanes},
-                      {"microbatches", program.microbatches},
-                      {"machine", json_of(options.machine)},
-                      {"simulated_seconds", simulation.seconds},
-                      {"idle_fraction", simulation.idle_fraction()},
-                      {"program_sha256", program_hash(compiled)}}
-                     .dump()
-              << '\n';
-    return 0;
-  }
-  std::cout << place_of(program, options.rank) << text(program, {.fold = !options.unfold});
-  std::cout << fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
-                           human_bytes(total_bytes(program)), program.flops / 1e9);
-  std::cout << fmt::format("machine       {}\n", description_of(options.machine));
-  std::cout << fmt::format(
-      "simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
-      simulation.seconds, 100 * simulation.idle_fraction(),
-      100 * hidden_fraction(simulation, compiled.programs, machine));
+  if (!asked.empty())
+    std::cout << answers(program, *planned, asked, options);
+  else if (options.json)
+    std::cout << plan_json(program, *planned, simulation, options).dump() << '\n';
+  else if (!stage)
+    std::cout << plan_text(program, *planned, simulation, options);
+  std::cout << std::flush;
+  TENON_CHECK(check_memory_limit(*planned, options.memory));
   return 0;
 }
 

@@ -10,13 +10,13 @@ namespace tenon::cli {
 struct PlanOptions {
   std::string recipe;
   std::vector<std::string> overrides;
-  int ranks = 0;        // 0: as the recipe's mesh says
-  int64_t rank = 0;     // whose program is printed
-  uint64_t memory = 0;  // bytes that a rank has; 0: no limit
+  int ranks = 0;                // 0: as the recipe's mesh says
+  std::optional<int64_t> rank;  // whose program is printed; unset: 0
+  uint64_t memory = 0;          // bytes that a rank has; 0: no limit
   bool json = false;
   bool unfold = false;            // every microbatch
   std::string stage = "program";  // what is printed: a graph on the way to it, or the program
-  std::vector<int64_t> why;       // instructions to explain instead
+  std::vector<std::string> why;   // instructions to explain instead: "12", "3,12"
   std::string trace, svg;         // files to write
   GivenMachine machine;           // for the simulation
 };
@@ -24,8 +24,7 @@ struct PlanOptions {
 // Given ranks, or those of a mesh without open axes, or 1.
 int ranks_for(int given, const Recipe& recipe);
 // Errors are placed in the recipe's source.
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks,
-                             bool keep_graphs = false);
+Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks);
 
 // Exit codes.
 Result<int> check_recipe(const Places& places, const PlanOptions& options);

@@ -47,6 +47,21 @@ std::vector<size_t> Graph::ranks_of(const std::vector<ValueId>& ids) const {
   return out;
 }
 
+ValueId Graph::made(ValueId id) const {
+  while (true) {
+    const OpId maker = value(id).producer;
+    const uint32_t reason = maker == kNone ? kNone : op(maker).reason;
+    if (reason == kNone) return id;
+    id = reasons[reason].value;
+  }
+}
+
+std::vector<bool> Graph::staying(const Op& op) const {
+  std::vector<bool> out;
+  for (ValueId id : op.in) out.push_back(value(id).role == Role::param);
+  return out;
+}
+
 int Graph::stages() const {
   int out = 1;
   for (const Op& op : ops_) out = std::max(out, op.stage + 1);

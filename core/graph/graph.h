@@ -71,8 +71,10 @@ struct Value {
 struct Reason {
   enum class Because : uint8_t {
     whole,         // the reader's rule: `factor` is not to be cut
-    no_partial,    // the reader's rule: it takes no partial sums here
-    operand,       // the reader is cut as `decider`, another operand or a result of it
+    no_partial,    // the reader's rule: it takes no partial sum of this operand
+    beside,        // the reader's rule: it takes none beside `decider`, another operand, as that is
+    operand,       // the reader is cut as `decider`: another operand or a result of it, or of which it reads
+                   // or makes the gradient
     as_forward,    // a gradient is used in the placement in which `decider`, its forward value, was made
     in_place,      // the reader overwrites `decider` where that is
     accumulation,  // all that adds into the gradient `decider` agrees to leave the axis out
@@ -141,6 +143,10 @@ class Graph {
   std::vector<ValueId> with_role(Role role) const;
   // How many dims each value has.
   std::vector<size_t> ranks_of(const std::vector<ValueId>& ids) const;
+  // The value that an op of the model made, where collectives have moved it since; else the value itself.
+  ValueId made(ValueId id) const;
+  // Which operands of an op stay where they are: activations come to the weights, not the other way.
+  std::vector<bool> staying(const Op& op) const;
   // One above the last stage of an op.
   int stages() const;
 

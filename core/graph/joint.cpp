@@ -101,15 +101,17 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   return out;
 }
 
-Result<Graphs> build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate,
-                            const JointGraph& joint) {
+Graphs build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate) {
   Graphs out;
-  TENON_TRY(ForwardGraph forward, build_forward(recipe, batch, recipe.context, true));
-  out.model = forward.graph;
-  if (annotate) TENON_CHECK(annotate(forward.graph, mesh));
-  TENON_TRY(PlacedGraph placed, propagate(forward.graph, mesh, {forward.loss, forward.count}));
-  out.placed = std::move(placed.graph);
-  out.joint = joint;
+  auto forward = build_forward(recipe, batch, recipe.context, true);
+  if (!forward.ok()) return out;
+  out.model = forward->graph;
+  if (annotate && !annotate(forward->graph, mesh).ok()) return out;
+  auto placed = propagate(forward->graph, mesh, {forward->loss, forward->count});
+  if (!placed.ok()) return out;
+  out.placed = std::move(placed->graph);
+  auto joint = build_joint(recipe, mesh, ProgramKind::train, batch, annotate);
+  if (joint.ok()) out.joint = std::move(*joint);
   return out;
 }
 

@@ -22,18 +22,17 @@ struct JointGraph {
   std::vector<ValueId> params;             // in the recipe's order
 };
 
-// The graphs on the way to a program, for those who ask why it is as it is.
+// The graphs on the way to a program of training, for those who ask why it is as it is. Of a recipe that is
+// refused there are those before it is.
 struct Graphs {
-  Graph model;   // forward, as the recipe builds it
-  Graph placed;  // that with the strategies' pins, and placed
-  JointGraph joint;
+  std::optional<Graph> model;   // forward, as the recipe builds it
+  std::optional<Graph> placed;  // that with the strategies' pins, and placed
+  std::optional<JointGraph> joint;
 };
 
 // `batch`: samples of one microbatch over the whole mesh.
 Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKind kind, int64_t batch,
                                const Annotate& annotate);
-// The graphs behind a joint graph of training that is there already.
-Result<Graphs> build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate,
-                            const JointGraph& joint);
+Graphs build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const Annotate& annotate);
 
 }  // namespace tenon

@@ -234,9 +234,7 @@ class Propagator {
       return typing;
     }
     TENON_TRY(const Rule rule, rule_of(*op.def, source_.ranks_of(op.in)));
-    std::vector<bool> stays;  // activations come to the weights, not the other way
-    for (ValueId id : op.in) stays.push_back(source_.value(id).role == Role::param);
-    return type_op(rule, inputs, wanted(op), stays);
+    return type_op(rule, inputs, wanted(op), source_.staying(op));
   }
 
   Status add_op(const Op& op) {
@@ -254,13 +252,16 @@ class Propagator {
       const auto asked = [&](AxisId axis) {
         const auto avoided = avoided_.find(op.out[0]);
         const bool left_out = avoided != avoided_.end() && avoided->second.contains(axis);
-        return reasons_.of_reader(op, i, seen[i], typing, axis, left_out);
+        return reasons_.of_reader(op, i, seen, typing, axis, left_out);
       };
       TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase, op.stage, asked));
     }
     for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id)));
     TENON_CHECK(map_accumulators(op, placed));
     if (op.gradient_of != kNone) placed.gradient_of = op_map_[op.gradient_of];
+    for (auto* ids : {&placed.grad_in, &placed.grad_out}) {
+      for (ValueId& id : *ids) id = id == kNone ? kNone : out_.graph.made(out_.map[id]);
+    }
     const std::vector<ValueId> made = placed.out;
     op_map_.push_back(out_.graph.append(std::move(placed)));
     for (size_t i = before; i < out_.graph.reasons.size(); ++i) out_.graph.reasons[i].reader = op_map_.back();
@@ -337,8 +338,8 @@ class Propagator {
 
   Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage, Reason reason) {
     Value value = out_.graph.value(from);
-    value.name += std::string("|") + name_of(step.kind);
     value.placement = step.after;
+    value.name = out_.graph.value(out_.graph.made(from)).name + " as " + text(step.after, value.dims, mesh_);
     if (value.role != Role::grad) value.role = Role::act;
     value.pins.clear();
     std::erase_if(value.origins, [&](const Origin& origin) { return origin.axis == step.axis; });

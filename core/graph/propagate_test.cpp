@@ -285,5 +285,46 @@ TEST(Reason, IsWhereTheForwardValueWasMade) {
             (std::vector<Asked>{{"all_gather", "dy", "y", "", "sequence", "", Reason::Because::as_forward}}));
 }
 
+// A strategy has moved the forward value since; its gradient follows the op that made it.
+TEST(Reason, IsTheForwardValueBeforeItsPinMovedIt) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{2}, "tensor"}});
+  const ValueId w =
+      pinned_leaf(graph, "w", {{"out", 8}, {"hidden", 8}}, {{0, size_t{1}, "tensor"}}, Role::param);
+  const ValueId y = op(graph, "linear", {x, w});
+  graph.value(y).pins = {{0, size_t{1}, "sequence"}};
+  const ValueId z = pinned_leaf(graph, "z", {{"batch", 8}, {"seq", 8}, {"out", 8}}, {});
+  const ValueId dy =
+      pinned_leaf(graph, "dy", {{"batch", 8}, {"seq", 8}, {"out", 8}}, {{0, size_t{1}, "sequence"}});
+  op(graph, "gelu_dgrad", {dy, z});
+  graph.op(1).grad_in = {y, kNone};
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{
+                {"reduce_scatter", "linear", "linear", "", "tensor", "sequence", Reason::Because::pin},
+                {"all_gather", "dy", "linear", "", "sequence", "tensor", Reason::Because::as_forward}}));
+}
+
+// A sum takes partial sums if all of its operands are.
+TEST(Reason, IsTheOperandBesideWhichNoPartialSumIsTaken) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{2}, "tensor"}});
+  const ValueId w =
+      pinned_leaf(graph, "w", {{"hidden", 8}, {"hidden", 8}}, {{0, size_t{1}, "tensor"}}, Role::param);
+  const ValueId z = pinned_leaf(graph, "z", kStream, {});
+  op(graph, "add", {op(graph, "linear", {x, w}), z});
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{{"all_reduce", "linear", "z", "", "tensor", "", Reason::Because::beside}}));
+}
+
+// The first operand gives the batch its axes, and the second loses one that it has more.
+TEST(Reason, IsTheOperandThatHasLessOfACut) {
+  Graph graph;
+  const ValueId x = pinned_leaf(graph, "x", kStream, {{0, size_t{0}, "data"}});
+  const ValueId y = pinned_leaf(graph, "y", kStream, {{0, size_t{0}, "data"}, {1, size_t{0}, "more"}});
+  op(graph, "add", {x, y});
+  EXPECT_EQ(asked_of(graph),
+            (std::vector<Asked>{{"all_gather", "y", "x", "", "more", "", Reason::Because::operand}}));
+}
+
 }  // namespace
 }  // namespace tenon

@@ -19,11 +19,11 @@ class Reasons {
   // Of each axis of result k of an op of the source graph. The result is the placed graph's next value.
   std::vector<Origin> origins_of(const Op& op, size_t k, const Typing& typing) const;
 
-  // Why operand i of an op is wanted elsewhere along an axis: because of where the op is to see it (`seen`:
-  // gradients, what is overwritten, and, if the axis is `left_out`, accumulations), or because of its rule.
-  // Reason::reader is not set.
-  Reason of_reader(const Op& op, size_t i, const Placement& seen, const Typing& typing, AxisId axis,
-                   bool left_out) const;
+  // Why operand i of an op is wanted elsewhere along an axis: because of where the op is to see its operands
+  // (`seen`: gradients, what is overwritten, and, if the axis is `left_out`, accumulations), or because of
+  // its rule. Reason::reader is not set.
+  Reason of_reader(const Op& op, size_t i, const std::vector<Placement>& seen, const Typing& typing,
+                   AxisId axis, bool left_out) const;
   // Why a value goes from where its op makes it to `target`, where its pins want it. An axis without a pin
   // makes room for one that has to be inside or outside of it.
   Reason of_pin(ValueId id, const Placement& target, AxisId axis) const;
@@ -32,10 +32,12 @@ class Reasons {
   const Placement& placement_of(ValueId source) const {
     return placed_.graph.value(placed_.map[source]).placement;
   }
+  // Of a source value, as its op made it.
+  ValueId made(ValueId source) const { return placed_.graph.made(placed_.map[source]); }
+  void blame_rule(const Op& op, size_t i, const std::vector<Placement>& seen, const Typing& typing,
+                  AxisId axis, Reason& out) const;
+  ValueId value_of(const Op& op, size_t part, const std::vector<Placement>& seen, AxisId axis) const;
   std::vector<Origin> sources_of(const Op& op, size_t k, const Typing& typing, AxisId axis) const;
-  void blame_rule(const Op& op, size_t i, const Placement& seen, const Typing& typing, AxisId axis,
-                  Reason& out) const;
-  ValueId decider_of(const Op& op, size_t i, const Typing& typing, AxisId axis) const;
 
   const Graph& source_;
   const Mesh& mesh_;

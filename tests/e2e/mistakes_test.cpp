@@ -455,16 +455,58 @@ TEST(CommandLine, questions_about_a_plan_that_have_no_answer) {
     options.insert(options.begin(), {"plan", "tiny.lua"});
     expect_error(place, options, 2, "error[R026]: " + message);
   };
-  ask({"--why", "99999"}, "instruction 99999 of a program of ...\n  --> --why\n  fix: 0 to ...\n");
-  ask({"--why", "0,-1"}, "instruction -1 of a program of ...\n  --> --why\n  fix: 0 to ...\n");
-  ask({"--why", "0", "--stage", "placed"},
-      "--why is of the program, not of stage 'placed'\n  --> --why\n  fix: leave --stage out\n");
+  for (const std::string number : {"99999", "-1", "99999999999999999999"}) {
+    ask({"--why", "0," + number},
+        "instruction " + number + " of a program of ...\n  --> --why\n  fix: 0 to ..., as 12 or 3,12\n");
+  }
+  for (const auto& [list, word] : std::vector<std::pair<std::string, std::string>>{{"1,,2", ""},
+                                                                                   {"1,", ""},
+                                                                                   {",1", ""},
+                                                                                   {"0x3", "0x3"},
+                                                                                   {"1, 2", " 2"},
+                                                                                   {"1 2", "1 2"},
+                                                                                   {"1-2", "1-2"}}) {
+    ask({"--why", list}, "'" + list + "' is no list of instructions: '" + word +
+                             "' is not a number\n  --> --why\n  fix: 0 to ..., as 12 or 3,12\n");
+  }
+  for (const std::vector<std::string>& option :
+       std::vector<std::vector<std::string>>{{"--why", "0"}, {"--rank", "0"}, {"--all"}}) {
+    std::vector<std::string> options = option;
+    options.insert(options.end(), {"--stage", "placed"});
+    ask(options, option[0] + " is of the program, not of stage 'placed'\n  --> " + option[0] +
+                     "\n  fix: leave one of the two out\n");
+  }
   for (const std::vector<std::string>& one : {std::vector<std::string>{"--why", "0"}, {"--stage", "model"}}) {
     const auto result = place.run({"plan", "tiny.lua", one[0], one[1], "--json"});
     EXPECT_EQ(result.code, 2);
     EXPECT_EQ(parse_lines(result.out).at(0).at("error").at("code"), "R026") << result.out;
   }
   EXPECT_EQ(place.run({"plan", "tiny.lua", "--stage", "program"}).out, place.run({"plan", "tiny.lua"}).out);
+}
+
+// What there is of a recipe that is refused is printed all the same.
+TEST(CommandLine, the_stages_of_a_plan_that_is_refused) {
+  const Workplace place;
+  const auto model = place.run({"plan", "tiny.lua", "--stage", "model"});
+  EXPECT_TRUE(model.out.starts_with("stage model: ")) << model.out;
+  const auto refused = [&](const std::string& code, const std::string& stage, const std::string& printed,
+                           std::vector<std::string> options) {
+    options.insert(options.begin(), {"plan", "tiny.lua", "--stage", stage});
+    const auto result = place.run(options);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find("error[" + code + "]"), std::string::npos) << result.err;
+    EXPECT_TRUE(result.out.starts_with("stage " + printed + ": ")) << result.out;
+    return result.out;
+  };
+  refused("P010", "joint", "model", {"batch=7", "--ranks", "2"});
+  for (const std::string stage : {"model", "placed", "joint"}) {
+    EXPECT_EQ(refused("P035", stage, stage, {"--memory", "1KiB"}),
+              place.run({"plan", "tiny.lua", "--stage", stage}).out);
+  }
+  const auto program = place.run({"plan", "tiny.lua", "--memory", "1KiB"});
+  EXPECT_EQ(program.code, 2);
+  EXPECT_EQ(program.out, place.run({"plan", "tiny.lua"}).out);
+  EXPECT_NE(program.err.find("error[P035]"), std::string::npos) << program.err;
 }
 
 }  // namespace

@@ -32,6 +32,10 @@ struct Probe {
   size_t ops = 0;  // of the forward pass
 };
 
+Annotate annotate_with(const CompileOptions& options) {
+  return [&options](Graph& graph, const Mesh& mesh) { return run_passes(options.passes, graph, mesh); };
+}
+
 Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& annotate) {
   TENON_TRY(ForwardGraph forward, build_forward(recipe, recipe.batch, recipe.context, true));
   TENON_CHECK(annotate(forward.graph, mesh));
@@ -293,9 +297,7 @@ const Program& Compiled::of(int64_t rank) const {
 
 Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
   const Mesh& mesh = options.mesh;
-  const Annotate annotate = [&options](Graph& graph, const Mesh& where) {
-    return run_passes(options.passes, graph, where);
-  };
+  const Annotate annotate = annotate_with(options);
   TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
   TENON_CHECK(check_context(recipe, found.seq_ranks));
   TENON_CHECK(check_routing(recipe, found));
@@ -330,10 +332,16 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_TRY(out.report, verify(out.programs));
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
-  if (options.keep_graphs && kind == ProgramKind::train) {
-    TENON_TRY(Graphs graphs, build_graphs(recipe, mesh, split.microbatch, annotate, train));
-    out.graphs = std::make_shared<const Graphs>(std::move(graphs));
-  }
+  return out;
+}
+
+Graphs graphs_of(const Recipe& recipe, const CompileOptions& options) {
+  const Annotate annotate = annotate_with(options);
+  const auto found = probe(recipe, options.mesh, annotate);
+  const auto split = found.ok() ? split_batch(recipe, found->data_ranks) : Result<Split>(found.error());
+  const int64_t batch = split.ok() ? split->microbatch : recipe.batch;
+  Graphs out = build_graphs(recipe, options.mesh, batch, annotate);
+  if (!split.ok()) out.placed.reset(), out.joint.reset();  // there is no microbatch that they could be of
   return out;
 }
 

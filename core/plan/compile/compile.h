@@ -2,8 +2,6 @@
 // cluster.
 #pragma once
 
-#include <memory>
-
 #include "graph/joint.h"
 #include "plan/emit/emit.h"
 #include "plan/emit/pass_host.h"
@@ -41,7 +39,6 @@ struct CompileOptions {
   // Asks the kernels plugin; called once per distinct kernel.
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
   uint64_t bucket_bytes = 4u << 20;
-  bool keep_graphs = false;             // of programs of training: for plan/show
   int64_t most_ops = int64_t{1} << 22;  // of the forward pass, over all microbatches: a program is unrolled
 };
 
@@ -49,7 +46,6 @@ struct CompileOptions {
 struct Compiled {
   std::vector<Program> programs;
   VerifyReport report;
-  std::shared_ptr<const Graphs> graphs = {};  // if they are kept
 
   // The program that a rank runs.
   const Program& of(int64_t rank) const;
@@ -57,6 +53,9 @@ struct Compiled {
 
 // Errors: R (model), P (plan), S (schedule), V (verification), A (a kernel that the plugin lacks).
 Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options);
+
+// What compile() makes of a recipe on the way to programs of training.
+Graphs graphs_of(const Recipe& recipe, const CompileOptions& options);
 
 // Which optimizer group a parameter belongs to: 0, or 1 + the index of the first group that matches.
 int group_of(const Recipe& recipe, const std::string& param);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "graph/ops.h"
+#include "plan/show/sentences.h"
 
 namespace tenon {
 namespace {
@@ -21,6 +23,15 @@ constexpr std::array<StageRow, 3> kStages{{
     {GraphStage::placed, "placed", "the forward graph with the strategies' pins, every value placed"},
     {GraphStage::joint, "joint", "forward, backward and update of one microbatch, every value placed"},
 }};
+
+const Graph* graph_of(const Graphs& graphs, GraphStage stage) {
+  switch (stage) {
+    case GraphStage::model: return graphs.model ? &*graphs.model : nullptr;
+    case GraphStage::placed: return graphs.placed ? &*graphs.placed : nullptr;
+    case GraphStage::joint: return graphs.joint ? &graphs.joint->graph : nullptr;
+  }
+  return nullptr;
+}
 
 const char* role_word(Role role) { return role == Role::param ? "param" : "input"; }
 
@@ -64,7 +75,7 @@ class Writer {
 
   std::string value_text(ValueId id) const {
     const Value& value = graph_.value(id);
-    std::string out = fmt::format("{} {}{}", value.name, name_of(value.dtype), text(value.dims));
+    std::string out = fmt::format("{} {}{}", shown_name(graph_, id), name_of(value.dtype), text(value.dims));
     if (placed_) out += " " + text(value.placement, value.dims, mesh_) + origins_text(id);
     return out;
   }
@@ -78,7 +89,7 @@ class Writer {
     };
     for (const Origin& origin : value.origins) {
       if (origin.pinned != id)
-        add(origin.axis, fmt::format("{} by {}", origin.by, graph_.value(origin.pinned).name));
+        add(origin.axis, fmt::format("{} by {}", origin.by, shown_name(graph_, origin.pinned)));
     }
     for (const Pin& pin : value.pins)
       add(pin.axis, fmt::format("{} pins {}", pin.by, pin.dim ? value.dims[*pin.dim].name : "whole"));
@@ -112,14 +123,15 @@ std::optional<GraphStage> graph_stage(std::string_view name) {
 }
 
 std::string text(const Graphs& graphs, GraphStage stage, const Mesh& mesh, const RecipeSource& source) {
-  const StageRow& row = *std::ranges::find(kStages, stage, &StageRow::stage);
-  const Graph& graph = stage == GraphStage::model    ? graphs.model
-                       : stage == GraphStage::placed ? graphs.placed
-                                                     : graphs.joint.graph;
-  const bool placed = stage != GraphStage::model;
-  return fmt::format("stage {}: {}{}\n", row.name, row.what,
-                     placed ? fmt::format(", on mesh {{{}}}", mesh.text()) : "") +
-         Writer(graph, placed, mesh, source).run();
+  for (const StageRow& row : kStages | std::views::reverse) {
+    const Graph* graph = graph_of(graphs, row.stage);
+    if (row.stage > stage || graph == nullptr) continue;
+    const bool placed = row.stage != GraphStage::model;
+    return fmt::format("stage {}: {}{}\n", row.name, row.what,
+                       placed ? fmt::format(", on mesh {{{}}}", mesh.text()) : "") +
+           Writer(*graph, placed, mesh, source).run();
+  }
+  return "";
 }
 
 }  // namespace tenon

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "graph/ops.h"
+#include "plan/show/sentences.h"
 #include "plan/show/spans.h"
 
 namespace tenon {
@@ -17,18 +17,6 @@ std::string axis_names(const Mesh& mesh, const std::vector<AxisId>& axes) {
   return out;
 }
 
-std::string placement_text(const Graph& graph, const Mesh& mesh, ValueId id) {
-  return text(graph.value(id).placement, graph.value(id).dims, mesh);
-}
-
-// In the notation of docs/reference/ops.md.
-std::string rule_text(const OpDef& def) {
-  std::string out = fmt::format("{}: {} -> {}", def.kind, def.inputs, def.outputs);
-  if (def.whole[0] != '\0') out += fmt::format("; whole: {}", def.whole);
-  if (def.linear[0] != '\0') out += fmt::format("; partial sums: {}", def.linear);
-  return out;
-}
-
 const char* phase_word(Phase phase) {
   switch (phase) {
     case Phase::forward: return "forward";
@@ -37,18 +25,6 @@ const char* phase_word(Phase phase) {
     case Phase::step: return "update, once per step";
   }
   return "";
-}
-
-// "0/y <- 0/x, w"
-std::string op_text(const Graph& graph, const Op& op) {
-  constexpr size_t kMost = 4;
-  const auto list = [&](const std::vector<ValueId>& ids) {
-    std::string out;
-    for (size_t i = 0; i < ids.size() && i < kMost; ++i)
-      out += (i > 0 ? ", " : "") + graph.value(ids[i]).name;
-    return ids.size() > kMost ? fmt::format("{}, ... ({} in all)", out, ids.size()) : out;
-  };
-  return fmt::format("{}: {} <- {}", op.def->kind, list(op.out), list(op.in));
 }
 
 std::string operand_text(const Operand& operand) {
@@ -165,14 +141,10 @@ class Explainer {
   }
 
   void explain_reshard(const Op& op, const Reason& reason) {
-    const Value& value = graph_.value(reason.value);
-    const Op* reader = reason.reader == kNone ? nullptr : &graph_.op(reason.reader);
-    if (reader != nullptr) {
-      name_op(*reader);
-      out_.rule = rule_text(*reader->def);
-    } else if (value.producer != kNone) {
-      name_op(graph_.op(value.producer));
-    }
+    const Value& value = graph_.value(graph_.made(reason.value));
+    const Op& asks = graph_.op(reason.reader == kNone ? value.producer : reason.reader);
+    name_op(asks);
+    out_.rule = rule_text(*asks.def);
     if (!moves())
       out_.because = fmt::format("a part of {} over {}: ", op.def->kind, axis_names(program_.mesh, op.axes));
     out_.value =
@@ -191,35 +163,69 @@ class Explainer {
 
   // An op that exchanges itself, or a kernel that knows its place on an axis.
   void explain_expansion(const Op& op) {
-    const std::vector<AxisId>& axes = instr_.axes;
-    if (!instr_.fused.empty() || (axes.empty() && op.substituted_by.empty())) return;
+    if (!instr_.fused.empty() || (instr_.axes.empty() && op.substituted_by.empty())) return;
     out_.rule = rule_text(*op.def);
-    for (AxisId axis : axes) {
-      const auto cut = [&](ValueId id) { return graph_.value(id).placement.sharded_dim(axis).has_value(); };
-      const auto it = std::ranges::find_if(op.in, cut);
-      if (it == op.in.end()) continue;
-      if (out_.had.empty()) {
-        out_.had = placement_text(graph_, program_.mesh, *it);
-        out_.because =
-            fmt::format("{} over {}: its operand '{}' is {}",
-                        moves() ? std::string(op.def->kind) + " exchanges itself" : "each rank has a shard",
-                        axis_names(program_.mesh, axes), graph_.value(*it).name, out_.had);
+    if (moves())
+      explain_exchange(op);
+    else if (const auto cut = cut_operand(op))
+      out_.because = fmt::format("each rank has a shard over {}: its operand '{}' is {}", axes_text(),
+                                 shown_name(graph_, *cut), placement_text(graph_, program_.mesh, *cut));
+    for (AxisId axis : instr_.axes) {
+      for (ValueId id : op.in) {
+        if (graph_.value(id).placement.sharded_dim(axis)) involve(origin_of(id, axis));
       }
-      involve(origin_of(*it, axis));
     }
     const std::string& by =
         op.gradient_of == kNone ? op.substituted_by : graph_.op(op.gradient_of).substituted_by;
     if (!by.empty()) involve(by, fmt::format("made it {}", op.def->kind));
   }
 
-  // The value that the model's ops make, behind a collective's.
-  const Value& made(ValueId id) const {
-    const OpId maker = graph_.value(id).producer;
-    const uint32_t reason = maker == kNone ? kNone : graph_.op(maker).reason;
-    return graph_.value(reason == kNone ? id : graph_.reasons[reason].value);
+  // The first operand that is cut by an axis of this instruction.
+  std::optional<ValueId> cut_operand(const Op& op) const {
+    const auto it = std::ranges::find_if(op.in, [this](ValueId id) {
+      return std::ranges::any_of(
+          instr_.axes, [&](AxisId axis) { return graph_.value(id).placement.sharded_dim(axis).has_value(); });
+    });
+    return it == op.in.end() ? std::nullopt : std::optional(*it);
+  }
+
+  // What an op exchanges of its own is a block of an operand, of which every rank comes to see all, or a
+  // share of a result. Its name begins with the value's.
+  void explain_exchange(const Op& op) {
+    std::vector<ValueId> ids = op.in;
+    ids.insert(ids.end(), op.out.begin(), op.out.end());
+    std::erase_if(ids, [&](ValueId id) {
+      return !(instr_.out.front().name + ".").starts_with(graph_.value(id).name + ".");
+    });
+    if (ids.empty()) return;
+    const auto length = [&](ValueId id) { return graph_.value(id).name.size(); };
+    const ValueId id = *std::ranges::max_element(ids, {}, length);
+    const bool reads = std::ranges::count(op.in, id) > 0;
+    const Value& value = graph_.value(id);
+    Placement other = value.placement;  // of all that a rank sees, or of the shares
+    for (AxisId axis : instr_.axes) {
+      for (auto& dim : other.dims) std::erase(dim, axis);
+      if (!reads) other.add_partial(axis, Reduction::sum);
+    }
+    out_.had = text(reads ? value.placement : other, value.dims, program_.mesh);
+    out_.wanted = text(reads ? other : value.placement, value.dims, program_.mesh);
+    out_.because =
+        fmt::format("{} exchanges itself over {}: each rank has a {} '{}'", op.def->kind, axes_text(),
+                    reads ? "block, and sees all in turn, of its operand" : "share of its result",
+                    shown_name(graph_, id));
   }
 
   // -- what emission adds ---------------------------------------------------------------------------
+
+  std::string axes_text() const { return axis_names(program_.mesh, instr_.axes); }
+
+  // How what a bucket holds, as a flat tensor, is over the axes of this instruction: "P@dp", "S(0)@dp", "R".
+  std::string sums() const {
+    Placement out{{{}}, {}};
+    for (AxisId axis : instr_.axes) out.add_partial(axis, Reduction::sum);
+    return text(out, {}, program_.mesh);
+  }
+  std::string parts() const { return text(Placement{{instr_.axes}, {}}, {}, program_.mesh); }
 
   // The parameters of the bucket of the reason's value.
   struct Bucket {
@@ -263,14 +269,14 @@ class Explainer {
     const Bucket bucket = name_bucket();
     const ValueId grad = gradient_value();
     const bool cut = cut_here(*bucket.layout);
-    const std::string axes = axis_names(program_.mesh, instr_.axes);
-    out_.had = placement_text(graph_, program_.mesh, grad);
-    out_.wanted = cut ? fmt::format("sums, in parts over {}", axes) : "sums, whole";
     if (instr_.axes.empty()) {
       out_.because = fmt::format("a part of the reduction of the gradients of {}", bucket.text);
     } else {
-      out_.because = fmt::format("the gradients of {} are partial sums over {}, and the update takes none{}",
-                                 bucket.text, axes, cut ? "; each rank needs the part that it updates" : "");
+      out_.had = sums();
+      out_.wanted = cut ? parts() : "R";
+      out_.because =
+          fmt::format("the gradients of {} are partial sums over {}, and the update takes none{}",
+                      bucket.text, axes_text(), cut ? "; each rank needs the part that it updates" : "");
     }
     out_.op = "update: " + bucket.text;
     out_.rule = rule_text(*find_op("update"));
@@ -280,12 +286,11 @@ class Explainer {
 
   void explain_gather() {
     const Bucket bucket = name_bucket();
-    const std::string axes = axis_names(program_.mesh, instr_.axes);
     out_.op = "what reads " + bucket.text;
-    out_.had = fmt::format("in parts over {}", axes);
-    out_.wanted = fmt::format("whole over {}", axes);
-    out_.because =
-        fmt::format("{} rest in parts over {}, and the ops that read them need the whole", bucket.text, axes);
+    out_.had = parts();
+    out_.wanted = "R";
+    out_.because = fmt::format("{} rest in parts over {}, and the ops that read them need the whole",
+                               bucket.text, axes_text());
     involve_storage();
   }
 
@@ -293,9 +298,8 @@ class Explainer {
     const Bucket bucket = name_bucket();
     out_.op = "update: " + bucket.text;
     if (moves()) {
-      const std::string axes = axis_names(program_.mesh, instr_.axes);
-      out_.had = fmt::format("in parts over {}", axes);
-      out_.wanted = fmt::format("whole over {}", axes);
+      out_.had = parts();
+      out_.wanted = "R";
       out_.because =
           fmt::format("each rank has updated its part of {}, and reads the others' parts too", bucket.text);
     } else if (instr_.kind == "own_part") {
@@ -312,7 +316,7 @@ class Explainer {
     out_.rule = rule_text(*find_op("clip_scale"));
     out_.because = "the optimizer's step: clip_scale takes the sum of the squares of all gradients";
     if (!moves()) return;
-    out_.had = fmt::format("P@{}", axis_names(program_.mesh, instr_.axes));
+    out_.had = sums();
     out_.wanted = "R";
     if (instr_.why.value == kNone) {
       out_.because = "each stage has the squares of its own gradients, and the norm is of all";
@@ -332,7 +336,7 @@ class Explainer {
   }
 
   void explain_stage() {
-    const Value& value = graph_.value(instr_.why.value);
+    const Value& value = graph_.value(graph_.made(instr_.why.value));
     const Op& maker = graph_.op(instr_.why.op);
     out_.value =
         fmt::format("{} {}{}, here {}", value.name, name_of(value.dtype), text(value.dims), shape_here());
@@ -342,8 +346,9 @@ class Explainer {
     };
     const auto reader = std::ranges::find_if(graph_.ops(), elsewhere);
     name_op(*reader);
-    out_.had = fmt::format("on stage {}", maker.stage);
-    out_.wanted = fmt::format("on stage {}", reader->stage);
+    const std::string placement = placement_text(graph_, program_.mesh, instr_.why.value);
+    out_.had = fmt::format("{} on stage {}", placement, maker.stage);
+    out_.wanted = fmt::format("{} on stage {}", placement, reader->stage);
     out_.because = fmt::format("{} on stage {} reads it, and {} on stage {} makes it", reader->def->kind,
                                reader->stage, maker.def->kind, maker.stage);
     involve_pipeline();
@@ -361,26 +366,35 @@ class Explainer {
         "updated "
         "there is handed out",
         bucket.text);
-    out_.had = "on one stage";
-    out_.wanted = "on another, too";
+    const bool sends = transfer_of(instr_) == TransferKind::send;
+    const std::string& axis = program_.mesh.axes[program_.pipeline_axis].name;
+    out_.had = fmt::format("on {} {}", axis, sends ? program_.class_index : instr_.peer);
+    out_.wanted = fmt::format("on {} {}", axis, sends ? instr_.peer : program_.class_index);
     involve_pipeline();
   }
 
   void explain_output() {
-    const Value& value = made(instr_.why.value);
+    const Value& value = graph_.value(graph_.made(instr_.why.value));
     const Op& maker = graph_.op(value.producer);
     name_op(maker);
-    out_.had = fmt::format("on stage {}", maker.stage);
-    out_.wanted = "on every stage";
+    const std::string placement = placement_text(graph_, program_.mesh, instr_.why.value);
+    out_.had = fmt::format("{} on stage {}", placement, maker.stage);
+    out_.wanted = placement + " on every stage";
     out_.because = fmt::format("every rank is told '{}', which one stage makes", value.name);
     involve_pipeline();
   }
 
   void explain_fold() {
-    const Value& value = graph_.value(instr_.why.value);
-    if (value.role == Role::param) name_bucket();
-    out_.because = fmt::format("adds what this microbatch leaves of {}'{}' to the sum of others",
-                               value.role == Role::param ? "the gradients of " : "", value.name);
+    const ValueId id = graph_.made(instr_.why.value);
+    const Value& value = graph_.value(id);
+    const bool gradients = value.role == Role::param;
+    std::string of = fmt::format("'{}'", value.name);
+    if (gradients)
+      out_.op = "update: " + (of = name_bucket().text);
+    else
+      name_op(graph_.op(value.producer));
+    out_.because = fmt::format("adds what this microbatch leaves of {}{} to the sum of others",
+                               gradients ? "the gradients of " : "", of);
   }
 
   // -- strategies -----------------------------------------------------------------------------------
@@ -412,147 +426,11 @@ class Explainer {
   WhyRecord out_;
 };
 
-Json operands_json(const Program& program, const std::vector<Operand>& operands) {
-  Json out = Json::array();
-  for (const Operand& operand : operands) {
-    const Buffer& buffer = program.buffers[operand.buffer];
-    out.push_back({{"name", operand.name},
-                   {"dims", operand.dims},
-                   {"dtype", name_of(operand.dtype)},
-                   {"bytes", operand.bytes()},
-                   {"space", name_of(buffer.space)},
-                   {"offset", buffer.offset + operand.offset}});
-  }
-  return out;
-}
-
-// -1 stands for none in a program, null in JSON.
-Json number_or_null(int number) { return number < 0 ? Json(nullptr) : Json(number); }
-
 }  // namespace
-
-std::string said_by(const Graph& graph, const Mesh& mesh, const Origin& origin) {
-  const Value& value = graph.value(origin.pinned);
-  const auto pin = std::ranges::find(value.pins, origin.axis, &Pin::axis);
-  const std::string& axis = mesh.axes[origin.axis].name;
-  if (pin == value.pins.end() || !pin->dim) return fmt::format("wants '{}' whole over {}", value.name, axis);
-  return fmt::format("cuts '{}' by {} over {}", value.name, value.dims[*pin->dim].name, axis);
-}
-
-std::string sentence_of(const Graph& graph, const Mesh& mesh, const Reason& reason) {
-  const std::string reader = reason.reader == kNone ? "" : graph.op(reason.reader).def->kind;
-  std::string decider, where;
-  if (reason.decider != kNone) {
-    decider = graph.value(reason.decider).name;
-    where = placement_text(graph, mesh, reason.decider);
-  }
-  switch (reason.because) {
-    case Reason::Because::whole:
-      return fmt::format("{} cannot be cut over its factor {}: it needs the whole", reader, reason.factor);
-    case Reason::Because::no_partial:
-      return fmt::format("{} does not take '{}' as a partial sum", reader, graph.value(reason.value).name);
-    case Reason::Because::operand: {
-      const auto& in = graph.op(reason.reader).in;
-      const bool reads = std::ranges::count(in, reason.decider) > 0;
-      const bool stays = graph.value(reason.decider).role == Role::param;
-      return fmt::format("{} is cut as its {} '{}' is, {}{}", reader, reads ? "operand" : "result", decider,
-                         where, reads && stays ? ": activations come to the weights, not the other way" : "");
-    }
-    case Reason::Because::as_forward:
-      return fmt::format("{} uses a gradient where its forward value '{}' was made, which was {}", reader,
-                         decider, where);
-    case Reason::Because::in_place:
-      return fmt::format("{} overwrites '{}' where that is, {}", reader, decider, where);
-    case Reason::Because::accumulation:
-      return fmt::format("all ops that add into '{}' agree on its placement, {}", decider, where);
-    case Reason::Because::pin: return fmt::format("'{}' is pinned by {}", decider, reason.wanted_by.by);
-    case Reason::Because::output:
-      return fmt::format("every rank is told '{}'", graph.value(reason.value).name);
-  }
-  return "";
-}
 
 WhyRecord why(const Program& program, InstrId id, const JointGraph& joint, const RecipeSource& source,
               const Machine& machine) {
   return Explainer(program, id, joint, source).run(machine);
-}
-
-std::string text(const WhyRecord& record) {
-  std::string out = fmt::format("instruction {}: {}\n", record.id, record.what);
-  const auto field = [&out](const char* name, const std::string& value) {
-    if (!value.empty()) out += fmt::format("  {:<11} {}\n", name, value);
-  };
-  field("when", record.when);
-  field("value", record.value);
-  field("op", record.op);
-  field("recipe", record.place);
-  field("it was", record.had);
-  field("wanted", record.wanted);
-  field("because", record.because);
-  field("rule", record.rule);
-  for (const Involved& one : record.strategies)
-    field("strategy",
-          fmt::format("{} {}{}", one.id, one.said, one.place.empty() ? "" : fmt::format(" ({})", one.place)));
-  for (const std::string& part : record.fused) field("fused from", part);
-  const std::string sends =
-      record.formula.empty() ? "" : fmt::format("; sends {}: {}", record.sends, record.formula);
-  field("bytes", fmt::format("{} on each rank{}", record.bytes, sends));
-  field("cost", fmt::format("{:.3g} s{}", record.seconds,
-                            record.flops > 0 ? fmt::format(", {:.6g} flops", record.flops) : ""));
-  return out;
-}
-
-Json json_of(const WhyRecord& record) {
-  Json out{{"value", record.value},
-           {"because", record.because},
-           {"bytes", record.bytes},
-           {"seconds", record.seconds},
-           {"flops", record.flops}};
-  const auto field = [&out](const char* name, const std::string& value) {
-    if (!value.empty()) out[name] = value;
-  };
-  field("op", record.op);
-  field("place", record.place);
-  field("had", record.had);
-  field("wanted", record.wanted);
-  field("rule", record.rule);
-  out["strategies"] = Json::array();
-  for (const Involved& one : record.strategies)
-    out["strategies"].push_back({{"id", one.id}, {"said", one.said}, {"place", one.place}});
-  if (!record.fused.empty()) out["fused"] = record.fused;
-  if (!record.formula.empty()) {
-    out["sends"] = record.sends;
-    out["formula"] = record.formula;
-  }
-  return out;
-}
-
-Json instructions_json(const Program& program, const JointGraph& joint, const RecipeSource& source,
-                       const Machine& machine) {
-  Json out = Json::array();
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
-    const Instr& instr = program.instrs[id];
-    Json axes = Json::array();
-    for (AxisId axis : instr.axes) axes.push_back(program.mesh.axes[axis].name);
-    const OpId op = instr.why.op;
-    const int layer = op == kNone ? instr.layer : joint.graph.op(op).layer;
-    out.push_back({{"number", id},
-                   {"lane", program.lanes[instr.lane]},
-                   {"kind", instr.kind},
-                   {"phase", name_of(instr.phase)},
-                   {"transfer", is_transfer(instr)},
-                   {"microbatch", number_or_null(instr.microbatch)},
-                   {"layer", number_or_null(layer)},
-                   {"stage", instr.stage},
-                   {"reads", operands_json(program, instr.in)},
-                   {"writes", operands_json(program, instr.out)},
-                   {"accumulates", instr.accumulate},
-                   {"axes", std::move(axes)},
-                   {"peer", number_or_null(instr.peer)},
-                   {"waits", instr.waits},
-                   {"why", json_of(why(program, id, joint, source, machine))}});
-  }
-  return out;
 }
 
 }  // namespace tenon

@@ -53,9 +53,4 @@ Json json_of(const WhyRecord& record);
 Json instructions_json(const Program& program, const JointGraph& joint, const RecipeSource& source,
                        const Machine& machine);
 
-// Why a graph has a collective, as a sentence.
-std::string sentence_of(const Graph& graph, const Mesh& mesh, const Reason& reason);
-// What the strategy behind a cut said: "cuts 'tokens' by batch over dp".
-std::string said_by(const Graph& graph, const Mesh& mesh, const Origin& origin);
-
 }  // namespace tenon
