@@ -14,8 +14,9 @@ namespace tenon {
 struct Error {
   std::string code;   // "R002": a letter for the family, three digits; stable, documented
   std::string cause;  // what is wrong, with the offending value
-  std::string place;  // "recipe.lua:28:5", a file, a tensor, an instruction; may be empty
-  std::string fix;    // what to do; may be empty
+  std::string
+      place;  // "recipe.lua:28:5", a file, a tensor, an instruction; an excerpt may follow; may be empty
+  std::string fix;  // what to do; may be empty
   tenon_code kind = TENON_E_UNKNOWN;
 
   // "error[R002]: <cause>\n  --> <place>\n  fix: <fix>"

@@ -127,9 +127,21 @@ class Bench {
       if (std::ranges::none_of(overrides, [](const auto& o) { return o.starts_with("file="); }))
         overrides.push_back("file=" + text);
     }
-    TENON_TRY(job_, job_from_recipe(places_, registry_, recipe, overrides));
+    auto job = job_from_recipe(places_, registry_, recipe, overrides);
+    if (!job.ok()) return with_plugins(std::move(job).error());
+    job_ = std::move(*job);
     std::cerr << job_.resolved.messages << std::flush;
     return {};
+  }
+
+  // key=value looks as if it could reach what is measured: options of plugins, which recipes name.
+  static Error with_plugins(Error error) {
+    if (error.code != "R013") return error;
+    if (!error.fix.empty()) error.fix += "; ";
+    error.fix +=
+        "kernels and their options are a recipe's: tenon bench kernels r.lua, where it has kernels = "
+        "t.plugin(\"kernels/cpu\", { isa = \"avx2\" })";
+    return error;
   }
 
   int ranks_of(const std::string& part) const {

@@ -1,9 +1,12 @@
 #include "cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <sstream>
 
 #include "tenon_sdk/suggest.hpp"
@@ -13,6 +16,38 @@ namespace {
 
 CLI::Range positive() { return {1, 1 << 20}; }
 
+std::optional<double> number_in(const std::string& text) {
+  double out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(out)) return std::nullopt;
+  return out;
+}
+
+// CLI11's own checks take NaN for a number of any range, and write the ends of ranges in 300 digits.
+CLI::Validator number_where(bool (*holds)(double), const char* what, const char* description) {
+  return {[holds, what](const std::string& given) {
+            const auto number = number_in(given);
+            return number && holds(*number) ? "" : fmt::format("wants a number {}, got '{}'", what, given);
+          },
+          description};
+}
+CLI::Validator above_0() {
+  return number_where([](double x) { return x > 0; }, "above 0", "POSITIVE");
+}
+CLI::Validator from_0() {
+  return number_where([](double x) { return x >= 0; }, "from 0 up", "NONNEGATIVE");
+}
+
+// CLI11 reads -1 bytes as 2^64 - 1.
+CLI::Validator size_in_bytes() {
+  return {[](std::string& given) {
+            if (given.find('-') != std::string::npos)
+              return fmt::format("wants bytes, as 4096 or 16GiB, got '{}'", given);
+            return CLI::AsSizeValue(false)(given);
+          },
+          "SIZE"};
+}
+
 void add_recipe(CLI::App& verb, Arguments& a) {
   verb.add_option("recipe", a.target, "recipe file (.lua, or resolved .json)")->required();
   verb.add_option("overrides", a.overrides, "key=value for the recipe's parameters");
@@ -21,7 +56,7 @@ void add_recipe(CLI::App& verb, Arguments& a) {
 
 void add_memory(CLI::App& verb, Arguments& a) {
   verb.add_option("--memory", a.plan.memory, "bytes that a rank has, as 16GiB; refuse what does not fit")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_in_bytes());
 }
 
 void add_running(CLI::App& verb, Arguments& a) {
@@ -43,7 +78,7 @@ void add_train_options(CLI::App& verb, Arguments& a) {
 void add_plan_options(CLI::App& verb, Arguments& a) {
   add_recipe(verb, a);
   add_memory(verb, a);
-  verb.add_option("--rank", a.plan.rank, "whose program")->check(CLI::NonNegativeNumber);
+  verb.add_option("--rank", a.plan.rank, "whose program")->check(from_0());
   verb.add_flag("--all", a.plan.unfold, "every microbatch");
   verb.add_option("--stage", a.plan.stage, "what is printed on the way: model, placed, joint or program")
       ->check(CLI::IsMember({"model", "placed", "joint", "program"}));
@@ -54,23 +89,19 @@ void add_plan_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
   GivenMachine& machine = a.plan.machine;
   verb.add_option("--flops", machine.flops, "operations a second of a rank, for the simulation")
-      ->check(CLI::PositiveNumber);
+      ->check(above_0());
   verb.add_option("--memory-bandwidth", machine.memory_bytes, "bytes a second of its memory")
-      ->check(CLI::PositiveNumber);
-  verb.add_option("--link-bandwidth", machine.link_bytes, "bytes a second of its link")
-      ->check(CLI::PositiveNumber);
-  verb.add_option("--link-latency", machine.link_latency, "seconds for the first byte")
-      ->check(CLI::NonNegativeNumber);
+      ->check(above_0());
+  verb.add_option("--link-bandwidth", machine.link_bytes, "bytes a second of its link")->check(above_0());
+  verb.add_option("--link-latency", machine.link_latency, "seconds for the first byte")->check(from_0());
 }
 
 void add_sample_options(CLI::App& verb, Arguments& a) {
   add_run(verb, a);
   verb.add_option("--prompt", a.sample.prompt, "text to go on from");
-  verb.add_option("--length", a.sample.length, "tokens to write")->check(CLI::NonNegativeNumber);
-  verb.add_option("--temperature", a.sample.temperature, "0: always the likeliest")
-      ->check(CLI::NonNegativeNumber);
-  verb.add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")
-      ->check(CLI::NonNegativeNumber);
+  verb.add_option("--length", a.sample.length, "tokens to write")->check(from_0());
+  verb.add_option("--temperature", a.sample.temperature, "0: always the likeliest")->check(from_0());
+  verb.add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")->check(from_0());
   verb.add_option("--seed", a.sample.seed, "of the random numbers");
 }
 
@@ -82,7 +113,7 @@ void add_bench_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--sizes", a.bench.sizes, "comm: bytes of messages, as 1KiB,4MiB")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(size_in_bytes());
   verb.add_option("--ops", a.bench.collectives, "comm: collectives, as all_reduce,broadcast")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -153,7 +184,8 @@ Error usage_error(const CLI::App& app, const std::vector<std::string>& arguments
   }
   if (given == nullptr || arguments[0] != given->get_name()) {  // no verb, or words in front of it
     const std::string near = sdk::did_you_mean(arguments[0], verbs);
-    return Error{"R023", "unknown command '" + arguments[0] + "'", "", near.empty() ? "tenon --help" : near,
+    return Error{"R023", "unknown command '" + arguments[0] + "'", "",
+                 near.empty() ? fmt::format("one of {}; see tenon --help", fmt::join(verbs, ", ")) : near,
                  TENON_E_ARGUMENT};
   }
   Error out{"R023", error.what(), "", "tenon " + arguments[0] + " --help", TENON_E_ARGUMENT};

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -18,9 +19,15 @@
 namespace tenon::cli {
 namespace {
 
+// Whether the terminal can write a line anew. One that names no kind may be anything.
+bool can_erase(const char* kind) {
+  return kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
 Progress::Style style_of(const Arguments& arguments) {
   if (arguments.json) return Progress::Style::json;
-  return isatty(STDOUT_FILENO) != 0 ? Progress::Style::live : Progress::Style::plain;
+  const bool live = isatty(STDOUT_FILENO) != 0 && can_erase(std::getenv("TERM"));
+  return live ? Progress::Style::live : Progress::Style::plain;
 }
 
 int finish_run(const Arguments& arguments, const Job& job, Result<LoopEnd> end) {
@@ -228,12 +235,13 @@ Run run_of(Verb verb) {
 }
 
 int print_error(const Error& error, bool json) {
+  // What follows the first line of a place is an excerpt, for eyes.
+  const std::string place = error.place.substr(0, error.place.find('\n'));
   if (json)
-    std::cout
-        << printable(Json{
-               {"error",
-                {{"code", error.code}, {"cause", error.cause}, {"place", error.place}, {"fix", error.fix}}}})
-        << '\n';
+    std::cout << printable(Json{
+                     {"error",
+                      {{"code", error.code}, {"cause", error.cause}, {"place", place}, {"fix", error.fix}}}})
+              << '\n';
   else
     std::cerr << error.text() << '\n';
   return exit_code_of(error);

@@ -245,6 +245,11 @@ TEST(Bench, mistakes) {
       "messages\n");
   expect_refused({"kernels", "tiny.lua", "--rounds", "0"}, 2,
                  "error[R023]: --rounds: Value 0 not in range 1 to 10000\n  fix: tenon bench --help\n");
+  const auto option = place.run({"bench", "kernels", "isa=avx2"});
+  EXPECT_EQ(option.code, 2);
+  EXPECT_NE(option.err.find("unknown parameter 'isa'"), std::string::npos) << option.err;
+  EXPECT_NE(option.err.find("kernels = t.plugin(\"kernels/cpu\", { isa = \"avx2\" })"), std::string::npos)
+      << option.err;
   const auto no_data =
       place.run({"bench", "step", "tiny.lua", "file=missing.txt", "-n", "2", "comm=comm/ucx"});
   EXPECT_EQ(no_data.code, 3);

@@ -407,7 +407,11 @@ TEST(CommandLine, mistakes) {
   const std::string error = "error[R023]: ";
   expect_error(place, {"trian", "tiny.lua"}, 2,
                error + "unknown command 'trian'\n  fix: did you mean 'train'?\n");
-  expect_error(place, {"xyz"}, 2, error + "unknown command 'xyz'\n  fix: tenon --help\n");
+  expect_error(
+      place, {"xyz"}, 2,
+      error +
+          "unknown command 'xyz'\n  fix: one of train, resume, eval, check, plan, sample, checkpoint, "
+          "bench, plugins; see tenon --help\n");
   expect_error(place, {"train"}, 2, error + "recipe is required\n  fix: tenon train --help\n");
   expect_error(place, {"train", "tiny.lua", "--jsn"}, 2,
                error + "unknown option '--jsn' for tenon train\n  fix: did you mean '--json'?\n");
@@ -416,7 +420,17 @@ TEST(CommandLine, mistakes) {
   expect_error(place, {"train", "tiny.lua", "-n", "0"}, 2,
                error + "--ranks: Value 0 not in range 1 to 1048576\n  fix: tenon train --help\n");
   expect_error(place, {"sample", "run", "--temperature", "-1"}, 2,
-               error + "--temperature: ...\n  fix: tenon sample --help\n");
+               error + "--temperature: wants a number from 0 up, got '-1'\n  fix: tenon sample --help\n");
+  const std::tuple<const char*, const char*, const char*> numbers[] = {
+      {"--flops", "nan", "a number above 0"},          {"--flops", "inf", "a number above 0"},
+      {"--flops", "1e999", "a number above 0"},        {"--memory-bandwidth", "0", "a number above 0"},
+      {"--link-bandwidth", "x", "a number above 0"},   {"--link-latency", "nan", "a number from 0 up"},
+      {"--rank", "-1", "a number from 0 up"},          {"--memory", "-1", "bytes, as 4096 or 16GiB"},
+      {"--memory", "-1GiB", "bytes, as 4096 or 16GiB"}};
+  for (const auto& [option, value, wanted] : numbers) {
+    expect_error(place, {"plan", "tiny.lua", option, value}, 2,
+                 error + option + ": wants " + wanted + ", got '" + value + "'\n  fix: tenon plan --help\n");
+  }
   for (const char* verb : {"resume", "eval"}) {
     expect_error(place, {verb, "run", "steps=600"}, 2,
                  error + "tenon " + verb +
@@ -428,6 +442,15 @@ TEST(CommandLine, mistakes) {
   const auto in_json = place.run({"train", "tiny.lua", "--jsn", "--json"});
   EXPECT_EQ(in_json.code, 2);
   EXPECT_EQ(parse_lines(in_json.out).at(0).at("error").at("fix"), "did you mean '--json'?");
+}
+
+// For programs: no lines of the source, which are for eyes.
+TEST(CommandLine, in_json_a_place_is_file_line_and_column) {
+  const Workplace place;
+  place.write_changed("r.lua", "seed = 11", "sed = 11");
+  const auto result = place.run({"check", "r.lua", "--json"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(parse_lines(result.out).at(0).at("error").at("place"), "r.lua:25:51");
 }
 
 TEST(CommandLine, of_nothing_gets_the_verbs) {

@@ -65,6 +65,17 @@ TEST_F(LiveLine, says_more_where_there_is_room) {
   }
 }
 
+TEST_F(LiveLine, is_plain_lines_where_the_terminal_cannot_erase) {
+  for (const char* kind : {"dumb", ""}) {
+    Terminal terminal({TENON, "train", "tiny.lua", "steps=5"}, place_.path(), 100, Screen::Wrap::late, kind);
+    ASSERT_EQ(terminal.finish(kPatience), 0);
+    const LiveRows rows = live_rows(terminal.screen());
+    ASSERT_FALSE(rows.standing.empty());
+    EXPECT_TRUE(rows.standing.back().starts_with("step     5/5")) << rows.standing.back();
+    EXPECT_EQ(terminal.screen().escapes(), 0) << kind;
+  }
+}
+
 TEST_F(LiveLine, follows_the_window) {
   const auto terminal = train(150, Screen::Wrap::late, {"steps=3000", "eval=2000"});
   ASSERT_TRUE(terminal->wait_for("step ", kPatience));

@@ -1,6 +1,7 @@
 // Command lines, a word on each line of the input.
 #include "cli/command_line.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "fuzz.h"
@@ -24,6 +25,15 @@ void check_worker(const cli::WorkerOptions& options) {
   if (cli::words_of(again->arguments.worker) != cli::words_of(options)) broken("a worker's words change");
 }
 
+// Nothing that a simulated time would be infinite or no number of.
+void check_machine(const cli::GivenMachine& machine) {
+  for (const auto& given : {machine.flops, machine.memory_bytes, machine.link_bytes}) {
+    if (given && !(std::isfinite(*given) && *given > 0)) broken("a machine without a speed");
+  }
+  if (machine.link_latency && !(std::isfinite(*machine.link_latency) && *machine.link_latency >= 0))
+    broken("a latency that is no time");
+}
+
 std::vector<Error> feed_command_line(std::string_view input) {
   std::vector<std::string> words;
   for (size_t at = 0; at < input.size();) {
@@ -37,6 +47,7 @@ std::vector<Error> feed_command_line(std::string_view input) {
   const cli::Arguments& arguments = line->arguments;
   if (line->verb.has_value() == !line->text.empty()) broken("neither a verb nor a text, or both");
   if (arguments.ranks < 0 || arguments.threads < 0) broken("a negative number of ranks or threads");
+  check_machine(arguments.plan.machine);
   if (line->verb == cli::Verb::worker) check_worker(arguments.worker);
   const auto traced = cli::steps_of(arguments.tracing, 0, 10);
   return traced.ok() ? std::vector<Error>{} : std::vector<Error>{traced.error()};

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace tenon::test {
@@ -50,6 +51,7 @@ void Screen::put(char c) {
 }
 
 void Screen::escape(char last) {
+  ++escapes_;
   std::string& text = rows_.back().text;
   if (last == 'K' && sequence_ == "\033[2")
     text.clear();
@@ -89,7 +91,7 @@ void Screen::resize(size_t columns) {
 }
 
 Terminal::Terminal(std::vector<std::string> argv, const std::string& folder, size_t columns,
-                   Screen::Wrap wrap)
+                   Screen::Wrap wrap, const char* kind)
     : screen_(columns, wrap) {
   std::vector<char*> pointers;
   for (std::string& text : argv) pointers.push_back(text.data());
@@ -98,6 +100,7 @@ Terminal::Terminal(std::vector<std::string> argv, const std::string& folder, siz
   pid_ = forkpty(&fd_, nullptr, nullptr, &size);
   if (pid_ < 0) throw std::runtime_error("forkpty");
   if (pid_ > 0) return;
+  setenv("TERM", kind, 1);
   if (chdir(folder.c_str()) == 0) execv(pointers[0], pointers.data());
   _exit(127);
 }

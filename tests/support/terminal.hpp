@@ -28,6 +28,8 @@ class Screen {
   };
   // From the first one, none is ever scrolled away.
   const std::vector<Row>& rows() const { return rows_; }
+  // Escape sequences so far.
+  int escapes() const { return escapes_; }
 
  private:
   void put(char c);
@@ -37,14 +39,16 @@ class Screen {
   size_t columns_;
   Wrap wrap_;
   std::vector<Row> rows_;
-  size_t column_ = 0;     // of the cursor, which is in the last row
+  size_t column_ = 0;  // of the cursor, which is in the last row
+  int escapes_ = 0;
   std::string sequence_;  // an escape sequence that has not ended
 };
 
-// A program whose input, output and errors are a terminal of its own.
+// A program whose input, output and errors are a terminal of its own, of a kind that TERM names.
 class Terminal {
  public:
-  Terminal(std::vector<std::string> argv, const std::string& folder, size_t columns, Screen::Wrap wrap);
+  Terminal(std::vector<std::string> argv, const std::string& folder, size_t columns, Screen::Wrap wrap,
+           const char* kind = "xterm");
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
   ~Terminal();
