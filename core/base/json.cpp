@@ -33,6 +33,14 @@ class KeyGuard {
 
 }  // namespace
 
+std::string without_name(std::string_view message) {
+  const size_t name = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
+  if (name != std::string_view::npos) message.remove_prefix(name + 2);
+  constexpr std::string_view kParsing = "parse error at ";
+  if (message.starts_with(kParsing)) message.remove_prefix(kParsing.size());
+  return std::string(message);
+}
+
 Result<Json> parse_json(const std::string& text, const std::string& place) {
   KeyGuard guard;
   try {
@@ -46,7 +54,7 @@ Result<Json> parse_json(const std::string& text, const std::string& place) {
     }
     return document;
   } catch (const Json::exception& e) {
-    return Error{"R010", std::string("not valid JSON: ") + e.what(), place, "", TENON_E_ARGUMENT};
+    return Error{"R010", "not valid JSON: " + without_name(e.what()), place, "", TENON_E_ARGUMENT};
   }
 }
 

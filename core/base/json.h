@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -18,5 +19,7 @@ std::string canonical(const Json& document);
 // The same for output, in which words of others may stand: bytes that are no UTF-8 are replaced, where
 // canonical() throws.
 std::string printable(const Json& document);
+// What an exception of the JSON library says, without its own name for it.
+std::string without_name(std::string_view message);
 
 }  // namespace tenon

@@ -122,7 +122,7 @@ Result<Job> job_from_run(const std::string& directory) {
     job.resolved.recipe = run.at("recipe");
     job.resolved.provenance = run.at("provenance").get<std::map<std::string, std::string>>();
   } catch (const Json::exception& e) {
-    return Error{"R021", path + " is damaged: " + e.what(), "", "", TENON_E_IO};
+    return Error{"R021", path + " is damaged: " + without_name(e.what()), "", "", TENON_E_IO};
   }
   TENON_CHECK(read_into(job));
   return job;

@@ -348,16 +348,30 @@ Status read_lr(const Json& json, LearningRate& lr) {
   return fields.finish();
 }
 
+// Names of axes stand between commas and spaces, in what is printed and in what plugins are given.
+bool is_axis_name(std::string_view name) {
+  constexpr size_t kLongest = 32;
+  const auto letter = [](char c) { return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto inside = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= kLongest && letter(name.front()) &&
+         std::ranges::all_of(name, inside);
+}
+
 Result<Mesh> read_mesh(const Json* list) {
   Mesh mesh;
   int64_t ranks = 1;  // without an open axis
   if (list == nullptr) return mesh;
-  for (const Json& axis : *list) {
+  for (size_t i = 0; i < list->size(); ++i) {
+    const Json& axis = (*list)[i];
     const std::string cause = "axes are pairs [name, size >= 0], got " + axis.dump();
     if (!is_named_size(axis)) return wrong_type("/mesh", cause);
     const auto name = axis[0].get<std::string>();
     const auto size = as_int64(axis[1]);
     if (!size || *size < 0) return wrong_value("/mesh", cause);
+    if (!is_axis_name(name)) {
+      return wrong_value("/mesh/" + std::to_string(i), "an axis of the mesh is called " + axis[0].dump(),
+                         "a letter or _, then letters, digits and _, at most 32 of them");
+    }
     if (mesh.find(name)) return mistake("R006", "/mesh", "axis '" + name + "' stands twice", "");
     mesh.axes.push_back({name, *size});
     if (*size > 0 && __builtin_mul_overflow(ranks, *size, &ranks)) ranks = INT64_MAX;

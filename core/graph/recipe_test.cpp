@@ -70,6 +70,7 @@ struct Wrong {
 };
 
 std::vector<Wrong> wrong_documents() {
+  const char* const name_of_axis = "a letter or _, then letters, digits and _, at most 32 of them";
   return {
       {"NoObject", Json(3), "R003", "expected an object, got number", ""},
       // unknown keys
@@ -150,6 +151,16 @@ std::vector<Wrong> wrong_documents() {
        "dims are pairs [name, size >= 1], got [\"hidden\",0]", "/model/params/0/dims"},
       {"NegativeAxis", with("/mesh/0/1", -2), "R005", "axes are pairs [name, size >= 0], got [\"dp\",-2]",
        "/mesh"},
+      {"AxisWithoutName", with("/mesh/0/0", ""), "R005", "an axis of the mesh is called \"\"", "/mesh/0",
+       name_of_axis},
+      {"AxisWithComma", with("/mesh/1/0", "a,b"), "R005", "an axis of the mesh is called \"a,b\"", "/mesh/1",
+       name_of_axis},
+      {"AxisOfTwoLines", with("/mesh/0/0", "d\np"), "R005", "an axis of the mesh is called \"d\\np\"",
+       "/mesh/0", name_of_axis},
+      {"AxisWithDigitFirst", with("/mesh/0/0", "2d"), "R005", "an axis of the mesh is called \"2d\"",
+       "/mesh/0", name_of_axis},
+      {"AxisOfLongName", with("/mesh/0/0", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), "R005",
+       "an axis of the mesh is called \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"", "/mesh/0", name_of_axis},
       {"AxisTwice", with("/mesh/1/0", "dp"), "R006", "axis 'dp' stands twice", "/mesh"},
       {"MeshBeyond64Bits", with("/mesh", Json::parse(R"([["a", 4294967296], ["b", 4294967296], ["dp", 0]])")),
        "R005", "mesh a 4294967296 has more than 1048576 ranks", "/mesh", "make the axes smaller"},
@@ -274,6 +285,13 @@ TEST(RecipeTest, JsonOverSixtyFourLevelsOrWithTrailingTextIsRefused) {
   EXPECT_TRUE(parse_json(nested(64), "").ok());
   EXPECT_EQ(parse_json(nested(66), "").error().cause, "JSON nested deeper than 64");
   EXPECT_EQ(parse_json("{} x", "").error().code, "R010");
+}
+
+TEST(RecipeTest, DamagedJsonIsToldWithLineAndColumnAndNoNameOfAnException) {
+  const std::string cause = parse_json("{\n \"a\": 1,\n x}", "").error().cause;
+  EXPECT_TRUE(cause.starts_with("not valid JSON: line 3, column 2: ")) << cause;
+  for (const char* text : {"", "[1e999]", "\"\xff\"", "{} x"})
+    EXPECT_EQ(parse_json(text, "").error().cause.find("exception"), std::string::npos) << text;
 }
 
 // -- learning rate ----------------------------------------------------------------------------------

@@ -313,10 +313,10 @@ TEST(Runs, damaged_file) {
   const Workplace place;
   ASSERT_EQ(place.run({"train", "tiny.lua", "steps=1", "--run-dir", "run"}).code, 0);
   place.write("run/run.json", "{\"tenon\": 1");
-  expect_error(place, {"resume", "run"}, 2, "error[R010]: not valid JSON: ...\n  --> run/run.json\n");
-  place.write("run/run.json", "{\"tenon\": 1}");
   expect_error(place, {"resume", "run"}, 2,
-               "error[R021]: run/run.json is damaged: ...key 'run_id' not found\n");
+               "error[R010]: not valid JSON: line 1, column ...\n  --> run/run.json\n");
+  place.write("run/run.json", "{\"tenon\": 1}");
+  expect_error(place, {"resume", "run"}, 2, "error[R021]: run/run.json is damaged: key 'run_id' not found\n");
 }
 
 // A run of three steps whose run.json gets another recipe.

@@ -23,6 +23,15 @@ std::string name_of(const RowResult& result) {
   return text_of(Row{result.kind, result.stage, result.microbatch});
 }
 
+// Whether the schedule tells the two gradients of a backward apart.
+bool splits_backward(const Rows& rows) {
+  return std::ranges::any_of(rows.of_rank, [](const std::vector<Row>& list) {
+    return std::ranges::any_of(list, [](const Row& row) {
+      return row.kind == RowKind::input_grad || row.kind == RowKind::weight_grad;
+    });
+  });
+}
+
 Status check_shape(const Rows& rows) {
   const auto wrong = [](std::string cause) {
     return refuse_rows("S003", std::move(cause), "",
@@ -91,8 +100,9 @@ Status check_twice(const Rows& rows, const RowGivers& givers) {
       for (const RowResult& result : given_by(row_at(rows, ref))) {
         const RowRef first = givers.of(result);
         if (first == ref) continue;
-        return refuse_rows("S005",
-                           fmt::format("{} is done by {} already", name_of(result), name_of(rows, first)),
+        const bool same = row_at(rows, first).kind == row_at(rows, ref).kind;
+        const std::string what = same ? text_of(row_at(rows, ref)) : name_of(result);
+        return refuse_rows("S005", fmt::format("{} is done by {} already", what, name_of(rows, first)),
                            name_of(rows, ref), "remove one of the two; a B is both I and W");
       }
     }
@@ -106,8 +116,10 @@ Status check_missing(const Rows& rows, const Has& has) {
   for (int stage = 0; stage < rows.stages; ++stage) {
     for (int mb = 0; mb < rows.microbatches; ++mb) {
       for (const RowKind kind : {RowKind::forward, RowKind::input_grad, RowKind::weight_grad}) {
-        const RowResult result{kind, stage, mb};
+        RowResult result{kind, stage, mb};
         if (has(result)) continue;
+        if (kind != RowKind::forward && !splits_backward(rows))
+          result.kind = RowKind::backward;  // as written
         return refuse_rows("S004",
                            fmt::format("{} is missing: microbatch {} of {} at stage {}", name_of(result), mb,
                                        rows.microbatches, stage),
