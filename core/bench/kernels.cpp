@@ -8,7 +8,6 @@
 #include "bench/probes.h"
 #include "bench/work.h"
 #include "plan/program/bucket_kernels.h"
-#include "plan/program/contributions.h"
 
 namespace tenon::bench {
 namespace {
@@ -36,14 +35,10 @@ std::vector<Case> cases_of(const Program& program) {
   return out;
 }
 
-// How many values an operand of indices chooses among.
+// How many values an operand of indices chooses among: rows of a table, tokens of a vocabulary, or positions.
 int64_t choices(const Instr& instr, const Operand& operand) {
-  if (instr.kind.starts_with("embedding"))  // rows of the table, or of its gradient
-    return (instr.kind.ends_with("wgrad") ? instr.out[0] : instr.in[1]).dims[0];
-  if (is_fused_head(instr)) return instr.in[1].dims[0];
-  if (instr.kind.starts_with("cross_entropy") && instr.kind != "cross_entropy_join")
-    return instr.in[0].dims.back();
-  return std::max<int64_t>(operand.dims.empty() ? 0 : operand.dims.back(), 1);  // positions
+  if (const auto vocabulary = size_of_letter(instr, "v")) return *vocabulary;
+  return std::max<int64_t>(operand.dims.empty() ? 0 : operand.dims.back(), 1);
 }
 
 // Experts and slots such that no two choices share one; whose expert has no slot left gets none.
@@ -52,17 +47,10 @@ struct Routing {
 
   static std::optional<Routing> of(const Instr& instr) {
     if (!instr.attrs.contains("group")) return std::nullopt;
-    Routing out{attr_int(instr.attrs, "group"), attr_int(instr.attrs, "experts"),
-                attr_int(instr.attrs, "capacity")};
-    for (const auto* operands : {&instr.in, &instr.out}) {
-      for (const Operand& operand : *operands) {
-        if (operand.dims.size() == 5) out.experts = operand.dims[2], out.capacity = operand.dims[3];
-      }
-    }
-    if (instr.kind.starts_with("route_topk"))
-      out.experts = instr.in[instr.kind == "route_topk" ? 0 : 1].dims[2];
-    out.capacity = std::max<int64_t>(out.capacity, 1);
-    return out;
+    const auto of_letter = [&](const char* letter, const char* attr) {
+      return std::max<int64_t>(size_of_letter(instr, letter).value_or(attr_int(instr.attrs, attr)), 1);
+    };
+    return Routing{attr_int(instr.attrs, "group"), of_letter("e", "experts"), of_letter("c", "capacity")};
   }
   // Choice `i` of an operand [b s k].
   int64_t expert(int64_t i, int64_t k) const { return wanted(i, k) % experts; }

@@ -19,10 +19,13 @@ std::string product_name(const Instr& instr) {
                      all / static_cast<double>(instr.out[0].elements()));
 }
 
+// The head's product and the cross-entropy as one kernel, with gradients or without.
+bool is_fused_head(const Instr& instr) { return makes_loss(instr) && find_input(instr, "w") != nullptr; }
+
 // Tokens, vocabulary and width.
 std::string head_name(const Instr& instr) {
-  const int64_t tokens = instr.in[2].elements(), vocabulary = instr.in[1].dims[0];
-  return fmt::format("{} {} x {} x {}", instr.kind, tokens, vocabulary, instr.in[1].elements() / vocabulary);
+  return fmt::format("{} {} x {} x {}", instr.kind, input(instr, "targets").elements(),
+                     size_of_letter(instr, "v").value_or(1), size_of_letter(instr, "k..").value_or(1));
 }
 
 std::string name_of(const Instr& instr) {
@@ -33,16 +36,24 @@ std::string name_of(const Instr& instr) {
   return fmt::format("{} [{}]", instr.kind, fmt::join(shown.dims, " "));
 }
 
+// Reads the gradient; all else is in and out.
+double bytes_of_update(const Instr& instr) {
+  double bytes = static_cast<double>(input(instr, "grad").bytes());
+  for (const Operand& out : instr.out) bytes += 2 * static_cast<double>(out.bytes());
+  return bytes;
+}
+
+// A table is read, or its gradient added to, only where the ids say.
 double bytes_moved(const Instr& instr) {
-  const bool table = instr.kind.starts_with("embedding"), gradient = instr.kind.ends_with("wgrad");
-  const bool gathers = table && !gradient, scatters = table && gradient && instr.accumulate;
+  if (instr.kind == "update") return bytes_of_update(instr);
+  const bool by_ids = find_input(instr, "ids") != nullptr;
+  const Operand *table = by_ids ? find_input(instr, "w") : nullptr,
+                *rows = by_ids && instr.accumulate ? find_input(instr, "dy") : nullptr;
   double bytes = 0;
-  for (size_t i = 0; i < instr.in.size(); ++i)
-    bytes += static_cast<double>((gathers && i == 1 ? instr.out[0] : instr.in[i]).bytes());
-  if (instr.kind == "update") bytes = static_cast<double>(instr.in[0].bytes());  // all else is in and out
+  for (const Operand& in : instr.in) bytes += static_cast<double>((&in == table ? instr.out[0] : in).bytes());
   for (size_t k = 0; k < instr.out.size(); ++k) {
-    const bool twice = adds_into(instr, k) || instr.kind == "update";
-    bytes += static_cast<double>((scatters ? instr.in[0] : instr.out[k]).bytes()) * (twice ? 2 : 1);
+    const Operand& touched = rows != nullptr ? *rows : instr.out[k];
+    bytes += static_cast<double>(touched.bytes()) * (adds_into(instr, k) ? 2 : 1);
   }
   return bytes;
 }

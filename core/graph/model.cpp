@@ -19,8 +19,8 @@ std::string numbered(std::string name, int round) {
   return name;
 }
 
-// Each dropout op of each round draws numbers of its own.
-int64_t dropout_key(uint64_t seed, int64_t base, int round) {
+// Each op of each round draws numbers of its own. "dropout/" for every kind, or old runs would draw others.
+int64_t random_key(uint64_t seed, int64_t base, int round) {
   return static_cast<int64_t>(
       key_from(seed, "dropout/" + std::to_string(base) + "/" + std::to_string(round)));
 }
@@ -82,9 +82,9 @@ class ModelBuilder {
       in.push_back(it->second);
     }
     Attrs attrs = spec.attrs;
-    if (spec.kind == "dropout") {
-      attrs["key"] = dropout_key(recipe_.seed, attr_int(attrs, "key"), round);
-    }
+    const OpDef* def = find_op(spec.kind);
+    if (const char* key = def == nullptr ? "" : def->random_key; *key != '\0')
+      attrs[key] = random_key(recipe_.seed, attr_int(attrs, key), round);
     std::vector<std::string> names;
     for (const std::string& name : spec.out) {
       names.push_back(round < 0 ? name : std::to_string(round) + "/" + name);
@@ -150,11 +150,13 @@ ValueId add_input(Graph& graph, const char* name, Dtype dtype, Dims dims) {
   return graph.add_value(std::move(value));
 }
 
-// Each router has an auxiliary loss. Its gradient is the router's own matter, so this is behind loss_op.
+// The losses of ops in front of the loss itself: routers'. Their gradients are the ops' own matter, so this
+// is behind loss_op.
 Status add_auxiliary_losses(ForwardGraph& out) {
   for (OpId id = 0; id < out.loss_op; ++id) {
-    if (std::string_view(out.graph.op(id).def->kind) != "route_topk") continue;
-    const ValueId auxiliary = out.graph.op(id).out.back();
+    const OpDef& def = *out.graph.op(id).def;
+    if (*def.loss == '\0') continue;
+    const ValueId auxiliary = out.graph.op(id).out[def.output(def.loss)];
     const std::string pointer = out.graph.op(id).pointer;
     TENON_TRY(const auto sum,
               out.graph.add_op("add", {out.loss, auxiliary}, {}, Phase::forward, -1, {"loss+aux"}));

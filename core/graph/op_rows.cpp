@@ -206,6 +206,7 @@ constexpr OpRow kGraph[] = {
      .flops = 12,
      .whole = "e",
      .linear = "x",
+     .random_key = "key",
      .backward = dropout_backward},
     {.kind = "cross_entropy",
      .inputs = "logits[b s v], targets[b s] i32",
@@ -213,6 +214,8 @@ constexpr OpRow kGraph[] = {
      .doc = "sums over tokens with target >= 0; lse is written for every token",
      .flops = 6,
      .whole = "!v",
+     .loss = "loss",
+     .count = "count",
      .input_grad = "cross_entropy_dgrad"},
     {.kind = "cross_entropy_dgrad",
      .inputs = "logits[b s v], targets[b s] i32, lse[b s]",
@@ -241,9 +244,10 @@ constexpr OpRow kGraph[] = {
      .doc = "the k experts of each token, and a slot at each; see below",
      .flops = 8,
      .whole = "e k",
+     .loss = "aux",
+     .token_group = "group",
      // That of the auxiliary loss is added by this op itself, which is why `aux` is no operand of the loss
-     // that
-     // is differentiated.
+     // that is differentiated.
      .input_grad = "route_topk_dgrad"},
     {.kind = "route_topk_dgrad",
      .inputs = "dgate[b s k], logits[b s e], expert[b s k] i32",
@@ -357,7 +361,9 @@ constexpr OpRow kPieces[] = {
     {.kind = "cross_entropy_join",
      .inputs = "part[n b s], picked[b s], targets[b s] i32",
      .outputs = "loss[] f64, count[] i64, lse[b s]",
-     .doc = "of n shards' parts and the sum of their picked: as `cross_entropy`"},
+     .doc = "of n shards' parts and the sum of their picked: as `cross_entropy`",
+     .loss = "loss",
+     .count = "count"},
     {.kind = "cross_entropy_shard_dgrad",
      .inputs = "logits[b s v], targets[b s] i32, lse[b s]",
      .outputs = "dlogits[b s v]",
@@ -408,11 +414,15 @@ constexpr OpRow kFused[] = {
      .inputs = "x[b s k..], w[v k..], targets[b s] i32",
      .outputs = "loss[] f64, count[] i64",
      .doc = "`cross_entropy` of the logits `linear`(x, w)",
+     .loss = "loss",
+     .count = "count",
      .parts = "linear cross_entropy"},
     {.kind = "linear_cross_entropy_grad",
      .inputs = "x[b s k..], w[v k..], targets[b s] i32",
      .outputs = "loss[] f64, count[] i64, dw[v k..] acc, dx[b s k..]",
      .doc = "that, and the gradients by w and x. Only dw accumulates",
+     .loss = "loss",
+     .count = "count",
      .parts = "linear cross_entropy cross_entropy_dgrad linear_wgrad linear_dgrad"},
 };
 

@@ -49,6 +49,15 @@ struct OpRow {
   const char* offset = "";
   const char* shard_kind = "";
 
+  // Outputs that are sums over tokens, of which each microbatch and each rank that has tokens gives a share:
+  // of the step's loss, and of the number of tokens that the loss is divided by.
+  const char* loss = "";
+  const char* count = "";
+  // Attributes: the key of the random numbers that it draws, which is made another one by the recipe's seed
+  // and by each round of a repeat; and how many consecutive tokens it looks at together, which are never cut.
+  const char* random_key = "";
+  const char* token_group = "";
+
   // Gradients: the kinds of the ops that compute those of parameters and of other inputs, and the inputs that
   // the gradient of output 0 passes to unchanged ("x y"). Operands of these ops are found by their names:
   // `dy` is the gradient of y, any other name an operand of the op itself.

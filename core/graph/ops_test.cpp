@@ -103,6 +103,25 @@ TEST(OpTableTest, FusedKindsNameTheOpsThatTheyStandFor) {
   }
 }
 
+TEST(OpTableTest, TotalsAndAttributesThatSomebodyReadsAreOfTheRow) {
+  const auto whole = [](const OpDef& def, const char* name) {
+    return std::ranges::any_of(def.attr_defs,
+                               [&](const AttrDef& attr) { return attr.name == name && attr.integer; });
+  };
+  size_t found = 0;
+  for (const OpDef& def : op_table()) {
+    for (const char* total : {def.loss, def.count}) {
+      if (*total == '\0') continue;
+      ++found;
+      ASSERT_TRUE(has(def.out, total)) << def.kind;
+      EXPECT_TRUE(def.out[def.output(total)].dims.empty()) << def.kind << " " << total;
+    }
+    for (const char* attr : {def.random_key, def.token_group})
+      EXPECT_TRUE(*attr == '\0' || whole(def, attr)) << def.kind << " " << attr;
+  }
+  EXPECT_GT(found, 5u);
+}
+
 TEST(OpTableTest, LettersOfDimsHaveNames) {
   for (const OpDef& def : op_table()) {
     for (const auto* operands : {&def.in, &def.out}) {

@@ -85,8 +85,9 @@ Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, c
 Status check_vocabulary(const Compiled& compiled, int64_t limit) {
   for (const Program& program : compiled.programs) {
     for (const Instr& instr : program.instrs) {
-      if (!instr.kind.starts_with("embedding") || instr.in[0].name != "tokens") continue;
-      const auto param = std::ranges::find(program.params, instr.in[1].name, &TensorInfo::name);
+      const Operand *ids = find_input(instr, "ids"), *table = find_input(instr, "w");
+      if (ids == nullptr || table == nullptr || ids->name != "tokens") continue;
+      const auto param = std::ranges::find(program.params, table->name, &TensorInfo::name);
       if (param == program.params.end() || limit <= param->dims[0].size) continue;
       return Error{"D003",
                    fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param->name,

@@ -152,6 +152,7 @@ std::string operands_cell(const OpDef& def, const std::vector<OperandDef>& opera
     if (!outputs && first && def.variadic) text = "any number of " + text;
     if (outputs && first && def.inplace[0] != '\0') text += fmt::format(" (inplace {})", def.inplace);
     if (operand.accumulates) text += " (acc)";
+    if (outputs && (operand.name == def.loss || operand.name == def.count)) text += " (total)";
     out.push_back(text);
   }
   return cell(fmt::format("{}", fmt::join(out, ", ")));
@@ -161,7 +162,11 @@ std::string operands_cell(const OpDef& def, const std::vector<OperandDef>& opera
 std::string attrs_cell(const OpDef& def) {
   std::vector<std::string> out;
   for (const AttrDef& attr : def.attr_defs) {
-    if (!attr.of_graph) out.push_back(fmt::format("`{}` {}", attr.name, attr.integer ? "int" : "float"));
+    if (attr.of_graph) continue;
+    std::string text = fmt::format("`{}` {}", attr.name, attr.integer ? "int" : "float");
+    if (attr.name == def.random_key) text += " (random)";
+    if (attr.name == def.token_group) text += " (together)";
+    out.push_back(text);
   }
   return cell(fmt::format("{}", fmt::join(out, ", ")));
 }

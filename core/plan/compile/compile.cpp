@@ -24,9 +24,9 @@ struct Split {  // of a step's samples
 
 // What the strategies say about the model before the sizes of microbatches are known.
 struct Probe {
-  int64_t data_ranks = 1;               // over which the samples are cut
-  int64_t seq_ranks = 1;                // over which each sequence is cut
-  std::vector<int64_t> routing_groups;  // of consecutive tokens, of the ops that route them
+  int64_t data_ranks = 1;             // over which the samples are cut
+  int64_t seq_ranks = 1;              // over which each sequence is cut
+  std::vector<int64_t> token_groups;  // of consecutive tokens that an op looks at together
   int stages = 1;
   AxisId pipeline = kNone;
   size_t ops = 0;  // of the forward pass
@@ -45,8 +45,7 @@ Result<Probe> probe(const Recipe& recipe, const Mesh& mesh, const Annotate& anno
     if (pin.dim == size_t{1}) out.seq_ranks *= mesh.axes[pin.axis].size;
   }
   for (const Op& op : forward.graph.ops()) {
-    if (std::string_view(op.def->kind) == "route_topk")
-      out.routing_groups.push_back(attr_int(op.attrs, "group"));
+    if (*op.def->token_group != '\0') out.token_groups.push_back(attr_int(op.attrs, op.def->token_group));
   }
   out.ops = forward.graph.ops().size();
   out.stages = forward.graph.stages();
@@ -72,7 +71,7 @@ Status check_context(const Recipe& recipe, int64_t ranks) {
 // A group whose tokens are in two parts would be another group than on one rank.
 Status check_routing(const Recipe& recipe, const Probe& found) {
   const int64_t part = recipe.context / (2 * found.seq_ranks);
-  for (int64_t group : found.routing_groups) {
+  for (int64_t group : found.token_groups) {
     if (found.seq_ranks == 1 || part % group == 0) continue;
     return Error{
         "P010",

@@ -1,5 +1,7 @@
 #include "plan/program/contributions.h"
 
+#include <sstream>
+
 #include "graph/ops.h"
 
 namespace tenon {
@@ -13,22 +15,29 @@ std::string_view output_name(const Instr& instr, size_t output) {
 
 }  // namespace
 
-bool is_fused_head(const Instr& instr) { return instr.kind.starts_with("linear_cross_entropy"); }
-
 bool makes_loss(const Instr& instr) {
-  return instr.kind == "cross_entropy" || instr.kind == "cross_entropy_join" || instr.kind == "route_topk" ||
-         is_fused_head(instr);
+  const OpDef* def = find_kind(instr.kind);
+  return def != nullptr && *def->loss != '\0';
+}
+
+bool is_loss(const Instr& instr, size_t output) {
+  return makes_loss(instr) && output_name(instr, output) == find_kind(instr.kind)->loss;
 }
 
 bool is_contribution(const Instr& instr, size_t output) {
-  const std::string_view name = output_name(instr, output);
-  if (instr.kind == "route_topk") return name == "aux";
-  return !is_fused_head(instr) || name != "dx";
+  if (!makes_loss(instr)) return true;
+  const OpDef& def = *find_kind(instr.kind);
+  const OperandDef& out = def.out[output];
+  return out.name == def.loss || out.name == def.count || out.accumulates;
 }
 
 std::string contributing_op(const Instr& instr, size_t output) {
-  if (!is_fused_head(instr)) return instr.kind;
-  return output_name(instr, output) == "dw" ? "linear_wgrad" : "cross_entropy";
+  const OpDef* def = find_kind(instr.kind);
+  std::istringstream parts(def == nullptr ? "" : def->parts);
+  for (std::string part; parts >> part;) {
+    if (find_operand(find_kind(part)->out, def->out[output].name)) return part;
+  }
+  return instr.kind;
 }
 
 bool adds_into(const Instr& instr, size_t output) {

@@ -5,9 +5,10 @@
 
 namespace tenon {
 
-// The head's product and the cross-entropy as one kernel, with gradients or without.
-bool is_fused_head(const Instr& instr);
+// Whether an output is a share of the loss.
 bool makes_loss(const Instr& instr);
+// Whether that output is one.
+bool is_loss(const Instr& instr, size_t output);
 // Whether an output of an instruction that contributes is such a contribution.
 bool is_contribution(const Instr& instr, size_t output);
 // The op that an output is a contribution of: microbatches may have it fused or not.

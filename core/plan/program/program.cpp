@@ -92,6 +92,43 @@ Operand& output(Instr& instr, std::string_view name) {
   return instr.out[find_kind(instr.kind)->output(name)];
 }
 
+const Operand* find_input(const Instr& instr, std::string_view name) {
+  const OpDef* def = find_kind(instr.kind);
+  const auto at = def == nullptr ? std::nullopt : find_operand(def->in, name);
+  return at && *at < instr.in.size() ? &instr.in[*at] : nullptr;
+}
+
+namespace {
+
+// Of one operand; none where several of its letters stand for any number of dims.
+std::optional<int64_t> size_in(const OperandDef& def, const Operand& operand, std::string_view letter) {
+  const auto it = std::ranges::find(def.dims, letter);
+  const auto several = [](const std::string& dim) { return dim.ends_with("..") || dim == "?"; };
+  const auto open = static_cast<size_t>(std::ranges::count_if(def.dims, several));
+  if (it == def.dims.end() || open > 1 || operand.dims.size() + open < def.dims.size()) return std::nullopt;
+  const auto at = static_cast<size_t>(it - def.dims.begin()), behind = def.dims.size() - at - 1;
+  const bool shifted = std::any_of(def.dims.begin(), it, several);
+  const size_t first = shifted ? operand.dims.size() - behind - 1 : at;
+  const size_t end = several(*it) ? operand.dims.size() - behind : first + 1;
+  int64_t size = 1;
+  for (size_t i = first; i < end; ++i) size *= operand.dims[i];
+  return size;
+}
+
+}  // namespace
+
+std::optional<int64_t> size_of_letter(const Instr& instr, std::string_view letter) {
+  const OpDef* def = find_kind(instr.kind);
+  if (def == nullptr || def->variadic) return std::nullopt;
+  for (size_t i = 0; i < std::min(def->in.size(), instr.in.size()); ++i) {
+    if (const auto size = size_in(def->in[i], instr.in[i], letter)) return size;
+  }
+  for (size_t i = 0; i < std::min(def->out.size(), instr.out.size()); ++i) {
+    if (const auto size = size_in(def->out[i], instr.out[i], letter)) return size;
+  }
+  return std::nullopt;
+}
+
 Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
   if (tensor.depth == 0) return {0, tensor.operand.elements(), tensor.operand.buffer, tensor.operand.offset};
   TENON_ASSERT(tensor.layout < program.layouts.size());

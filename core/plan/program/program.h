@@ -207,6 +207,11 @@ const Operand& input(const Instr& instr, std::string_view name);
 const Operand& output(const Instr& instr, std::string_view name);
 Operand& input(Instr& instr, std::string_view name);
 Operand& output(Instr& instr, std::string_view name);
+// NULL: the kind has no row in the op table, or the row no input of that name.
+const Operand* find_input(const Instr& instr, std::string_view name);
+// How large a letter of the row's dims is, "k.." as the product of its dims; none: no operand has it, or the
+// kind has no row.
+std::optional<int64_t> size_of_letter(const Instr& instr, std::string_view letter);
 
 struct PrintOptions {
   bool fold = true;  // show the first microbatch only, the others alike

@@ -166,8 +166,8 @@ class Completeness {
   }
 
   // What an op's output is a contribution to.
-  static std::string tensor_of(const Instr& instr, const Operand& out) {
-    return instr.kind == "route_topk" ? kLoss : out.name;
+  static std::string tensor_of(const Instr& instr, size_t output) {
+    return is_loss(instr, output) ? kLoss : instr.out[output].name;
   }
 
   Status contribute(InstrId id) {
@@ -186,7 +186,7 @@ class Completeness {
                         where(program_, id));
         }
       }
-      content.tensor = tensor_of(instr, out);
+      content.tensor = tensor_of(instr, k);
       const int nth = ops_[{instr.microbatch, content.tensor}]++;
       const std::string stage = instr.stage > 0 ? fmt::format(" of stage {}", instr.stage) : "";
       ++content.from[{fmt::format("{} {}{}", contributing_op(instr, k), nth, stage), instr.microbatch}];
