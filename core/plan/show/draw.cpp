@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 
+#include "graph/transfer.h"
 #include "plan/show/lanes.h"
 
 namespace tenon {
@@ -22,29 +22,47 @@ constexpr double kSeen = 0.6;    // what is thinner is not seen
 // -- colours --------------------------------------------------------------------------------------------
 
 struct Colour {
-  const char* category;
+  std::string category;
   const char* colour;
 };
 
-// The usual colours of pipeline diagrams for what they show. In the order of legends.
-constexpr std::array<Colour, 14> kColours{{{"forward", "#8ab4f8"},
-                                           {"backward", "#81c995"},
-                                           {"input gradient", "#b5e3a1"},
-                                           {"weight gradient", "#f9b872"},
-                                           {"update", "#c9a0dc"},
-                                           {"send", "#5c7fd6"},
-                                           {"recv", "#7fb800"},
-                                           {"all_reduce", "#e57373"},
-                                           {"reduce_scatter", "#c2579b"},
-                                           {"all_gather", "#3fa7a0"},
-                                           {"all_to_all", "#f2cf3a"},
-                                           {"permute", "#a1887f"},
-                                           {"broadcast", "#6d8594"},
-                                           {"other", "#b5b5b5"}}};
+const char* colour_of_transfer(TransferKind kind) {
+  switch (kind) {
+    case TransferKind::all_reduce: return "#e57373";
+    case TransferKind::reduce_scatter: return "#c2579b";
+    case TransferKind::all_gather: return "#3fa7a0";
+    case TransferKind::broadcast: return "#6d8594";
+    case TransferKind::all_to_all: return "#f2cf3a";
+    case TransferKind::permute: return "#a1887f";
+    case TransferKind::send: return "#5c7fd6";
+    case TransferKind::recv: return "#7fb800";
+    case TransferKind::slice:
+    case TransferKind::none: break;  // no transfer of a program
+  }
+  return "";
+}
+
+// In the order of legends; what has no category of its own is last.
+std::vector<Colour> make_colours() {
+  // The usual colours of pipeline diagrams for what they show.
+  std::vector<Colour> out{{"forward", "#8ab4f8"},
+                          {"backward", "#81c995"},
+                          {"input gradient", "#b5e3a1"},
+                          {"weight gradient", "#f9b872"},
+                          {"update", "#c9a0dc"}};
+  for (const TransferRow& row : transfer_table()) out.push_back({row.name, colour_of_transfer(row.kind)});
+  out.push_back({"other", "#b5b5b5"});
+  return out;
+}
+
+const std::vector<Colour>& colours() {
+  static const std::vector<Colour> all = make_colours();
+  return all;
+}
 
 size_t index_of(const std::string& category) {
-  const auto known = std::ranges::find_if(kColours, [&](const Colour& c) { return c.category == category; });
-  return std::min(static_cast<size_t>(known - kColours.begin()), kColours.size() - 1);
+  const auto known = std::ranges::find(colours(), category, &Colour::category);
+  return std::min(static_cast<size_t>(known - colours().begin()), colours().size() - 1);
 }
 
 // "#8ab4f8", a sixth darker for each step of shade.
@@ -158,8 +176,8 @@ class Picture {
     const double y = head() - kRow;
     for (const size_t index : used) {
       out_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", pixels(x),
-                          pixels(y), kColours[index].colour);
-      const std::string name = kColours[index].category;
+                          pixels(y), colours()[index].colour);
+      const std::string& name = colours()[index].category;
       text(x + 16, y + 10, "start", name);
       x += 16 + static_cast<double>(name.size()) * kLetter + 14;
     }
@@ -249,7 +267,7 @@ Caption in_unit_for(double seconds) {
   return out;
 }
 
-std::string colour_of(const std::string& category) { return kColours[index_of(category)].colour; }
+std::string colour_of(const std::string& category) { return colours()[index_of(category)].colour; }
 
 std::string svg_of(const std::vector<Span>& spans, const Caption& caption) {
   return Picture(spans, caption).draw();

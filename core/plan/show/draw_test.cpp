@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "base/json.h"
+#include "graph/transfer.h"
 #include "picture.hpp"
 #include "plan/show/lanes.h"
 
@@ -109,10 +110,9 @@ TEST(Svg, higher_shades_are_darker) {
 }
 
 TEST(Svg, every_category_has_a_colour_of_its_own) {
-  const std::vector<std::string> all = {
-      "forward", "backward",   "input gradient", "weight gradient", "update",
-      "send",    "recv",       "all_reduce",     "reduce_scatter",  "all_gather",
-      "permute", "all_to_all", "broadcast",      "something else"};
+  std::vector<std::string> all = {"forward",         "backward", "input gradient",
+                                  "weight gradient", "update",   "something else"};
+  for (const TransferRow& row : transfer_table()) all.emplace_back(row.name);
   const auto channel = [](const std::string& category, size_t at) {
     return std::stoi(colour_of(category).substr(1 + 2 * at, 2), nullptr, 16);
   };
