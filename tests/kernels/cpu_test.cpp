@@ -154,6 +154,23 @@ TEST_P(Cpu, adds_up_long_arrays) {
   }
 }
 
+// Relative to each result: a cap hardly changes what is far below it.
+TEST_P(Cpu, caps_small_and_large_numbers_alike_well) {
+  const Kernels cpu("cpu", 0, GetParam().isa);
+  const double eps = GetParam().dtype == TENON_F32 ? 6e-8 : 1.2e-16, cap = 30;
+  std::vector<double> given{0};
+  for (double x = 1e-12; x < 1e4; x *= 1.37) given.insert(given.end(), {x, -x});
+  const auto n = static_cast<int64_t>(given.size());
+  Tensor x(GetParam().dtype, {1, n, 1});
+  for (int64_t i = 0; i < n; ++i) x.set(i, given[static_cast<size_t>(i)]);
+  const Result got = cpu.run(Op{"softcap", {x}, {x}, {number("cap", cap)}});
+  ASSERT_EQ(got.code, TENON_OK) << got.message;
+  for (int64_t i = 0; i < n; ++i) {
+    const double want = cap * std::tanh(x.at(i) / cap);
+    EXPECT_LE(std::fabs(got.out[0].at(i) - want), 6 * eps * std::fabs(want)) << x.at(i);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EachInstructionSet, Cpu, testing::ValuesIn(settings()), name_of);
 
 TEST(CpuInstructionSets, baseline_is_always_there) {
@@ -206,8 +223,10 @@ TEST(CpuAttention, of_one_sample_does_not_depend_on_the_others) {
 TEST(CpuValues, that_are_not_numbers_are_not_hidden) {
   const Kernels reference("reference", 0), cpu("cpu", 2, "auto");
   CaseMaker make(reference, TENON_F32, {1, 3, 3, 40, 40, 1, 1, 32}, 10);
-  for (Op op : {make.gelu(), make.swiglu(), make.layernorm(), make.rmsnorm(), make.linear(),
-                make.cross_entropy(0), make.attention(CaseMaker::Positions::causal)}) {
+  for (Op op : {make.gelu(), make.swiglu(),
+                Op{"softcap", {make.random({2, 9, 5})}, {make.random({2, 9, 5})}, {number("cap", 3.0)}},
+                make.layernorm(), make.rmsnorm(), make.linear(), make.cross_entropy(0),
+                make.attention(CaseMaker::Positions::causal)}) {
     op.in[0].set(5, std::nan(""));
     const Result done = cpu.run(op);
     bool found = false;

@@ -38,10 +38,8 @@ struct Elementwise {
     out[1] = g * a * f.s;
   }
 
-  // tanh(z) = 2 s(2z) - 1
   static TENON_INLINE void softcap(const T* attrs, const V* in, V* out) {
-    const Sigmoid<T> f = sigmoid<T>(in[0] * (2 / attrs[0]));
-    out[0] = attrs[0] * (T{2} * f.s - T{1});
+    out[0] = attrs[0] * tanh<T>(in[0] * (1 / attrs[0]));
   }
 
   // 1 - tanh^2(x/c) = 4 s(2x/c) (1 - s(2x/c))

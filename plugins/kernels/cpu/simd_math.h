@@ -1,4 +1,4 @@
-// exp, sigmoid, sine and cosine of vectors. Round-to-nearest is assumed.
+// exp, tanh, sigmoid, sine and cosine of vectors. Round-to-nearest is assumed.
 #pragma once
 
 #include "simd.h"
@@ -74,18 +74,42 @@ TENON_INLINE V scale(V p, V n, V x, T low) {
 }
 #endif
 
-// e^x = 2^n e^r, |r| <= ln(2)/2, by the Taylor polynomial: within 1e-7 (float), 4e-16 (double) relative.
-// 0 below 2^-125.5 (float), 2^-1021.5 (double), inf above the largest number, NaN of NaN.
+// x = n ln(2) + r with whole n, |r| <= ln(2)/2; and the Taylor polynomial of (e^r - 1) / r.
 template <class T>
-TENON_INLINE Vec<T> exp(Vec<T> x) {
+struct ExpParts {
+  Vec<T> n, r, p;
+};
+template <class T>
+TENON_INLINE ExpParts<T> exp_parts(Vec<T> x) {
   using C = ExpConstants<T>;
   const Vec<T> limited = at_most(x, C::kHigh);
   const Vec<T> n = (limited * C::kLog2e + C::kMagic) - C::kMagic;
   const Vec<T> r = limited - n * C::kLn2Hi - n * C::kLn2Lo;
   Vec<T> p = splat(static_cast<T>(kInverseFactorial[C::kDegree]));
 #pragma GCC unroll 16
-  for (int i = C::kDegree - 1; i >= 0; --i) p = p * r + static_cast<T>(kInverseFactorial[i]);
-  return scale(p, n, x, C::kLow);
+  for (int i = C::kDegree - 1; i >= 1; --i) p = p * r + static_cast<T>(kInverseFactorial[i]);
+  return {n, r, p};
+}
+
+// e^x = 2^n e^r: within 1e-7 (float), 4e-16 (double) relative.
+// 0 below 2^-125.5 (float), 2^-1021.5 (double), inf above the largest number, NaN of NaN.
+template <class T>
+TENON_INLINE Vec<T> exp(Vec<T> x) {
+  const ExpParts<T> of = exp_parts<T>(x);
+  return scale(of.p * of.r + T{1}, of.n, x, ExpConstants<T>::kLow);
+}
+
+// tanh(x) = t / (t + 2), t = e^2x - 1: near 0 as accurate as elsewhere, relative to the result, for there n
+// is 0 and nothing cancels.
+template <class T>
+TENON_INLINE Vec<T> tanh(Vec<T> x) {
+  constexpr T kLimit = 40;  // of 2x, beyond which the result is 1 or -1
+  const Vec<T> low = x < -kLimit / 2 ? splat(-kLimit) : T{2} * x;
+  const Vec<T> twice = low > kLimit ? splat(kLimit) : low;
+  const ExpParts<T> of = exp_parts<T>(twice);
+  const Vec<T> power = scale(splat(T{1}), of.n, twice, ExpConstants<T>::kLow);
+  const Vec<T> t = power * (of.p * of.r) + (power - T{1});
+  return t / (t + T{2});
 }
 
 // e = exp(-x), s = 1 / (1 + e) the sigmoid of x; 1 - s = e * s without cancellation.
