@@ -192,6 +192,33 @@ TEST_F(Verbs, plan_says_what_of_the_simulated_machine_is_imagined) {
   EXPECT_EQ(imagined(all), json::array());
 }
 
+// As Gemma has them.
+TEST_F(Verbs, train_with_capped_logits_lowers_the_loss) {
+  place_->write(
+      "capped.lua",
+      "local t = require \"tenon\"\n"
+      "local nn = t.nn\n"
+      "return t.run {\n"
+      "  steps = 40, batch = 8, context = 16,\n"
+      "  model = nn.model(\"capped\", function(tokens)\n"
+      "    local x = nn.embedding { tokens, name = \"wte\", dims = { { \"vocab\", 256 }, { \"hidden\", 16 } "
+      "} }\n"
+      "    return nn.softcap { nn.linear { x, name = \"head\", out = { \"vocab\", 256 } }, cap = 4 }\n"
+      "  end),\n"
+      "  data = t.data.text { file = \"text.txt\", valid = 0.1 },\n"
+      "  optim = t.optim.adamw { lr = 0.05 },\n"
+      "}\n");
+  const auto plan = place_->run({"plan", "capped.lua"});
+  EXPECT_NE(plan.out.find(" softcap "), std::string::npos) << plan.out << plan.err;
+  EXPECT_NE(plan.out.find(" softcap_dgrad "), std::string::npos) << plan.out;
+  const auto trained = place_->run({"train", "capped.lua", "--json", "--run-dir", "capped"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto steps = steps_of(trained.out);
+  ASSERT_FALSE(steps.empty());
+  EXPECT_NEAR(steps.front().loss, std::log(256.0), 0.2);
+  EXPECT_LT(steps.back().loss, 4);
+}
+
 TEST_F(Verbs, evaluation_of_0_batches_is_one_of_all_that_is_held_out) {
   place_->write_changed("all.lua", "batches = 2", "batches = 0");
   const auto tokens = [&](const std::string& recipe) {

@@ -315,5 +315,16 @@ TEST(Model, of_ones_own_is_written_with_nn) {
   EXPECT_EQ(model["logits"], "head");
 }
 
+TEST(Model, logits_are_capped_with_softcap) {
+  const Json model = model_of(
+      "nn.model(\"capped\", function(tokens)\n"
+      "  local x = nn.embedding { tokens, name = \"wte\", dims = { { \"vocab\", 8 }, { \"hidden\", 4 } } }\n"
+      "  return nn.softcap { nn.linear { x, name = \"head\", out = { \"vocab\", 8 } }, cap = 30 }\n"
+      "end)");
+  EXPECT_EQ(model["ops"].back(),
+            Json::parse(R"({"op": "softcap", "in": ["head"], "out": ["softcap"], "attrs": {"cap": 30.0}})"));
+  EXPECT_EQ(model["logits"], "softcap");
+}
+
 }  // namespace
 }  // namespace tenon
