@@ -10,19 +10,20 @@
 namespace tenon {
 namespace {
 
-class Emitter {
+// The programs of all classes, and what goes between them.
+class JointEmitter {
  public:
-  explicit Emitter(const EmitContext& context) : context_(context), pipeline_(context.options.pipeline) {
+  explicit JointEmitter(const EmitContext& context) : context_(context), pipeline_(context.options.pipeline) {
     for (int i = 0; i < context.rows.ranks; ++i) classes_.emplace_back(context_, i);
   }
 
   Result<std::vector<Program>> run() {
-    for (ClassEmitter& one : classes_) TENON_CHECK(one.open());
+    for (Emitter& one : classes_) TENON_CHECK(one.open());
     TENON_CHECK(emit_rows());
     TENON_CHECK(emit_outputs());
     if (context_.kind == ProgramKind::train) TENON_CHECK(emit_update());
     std::vector<Program> out;
-    for (ClassEmitter& one : classes_) {
+    for (Emitter& one : classes_) {
       Program& program = one.builder().program();
       program.pipeline_axis = pipeline_;
       program.class_index = one.index();
@@ -39,7 +40,7 @@ class Emitter {
       if (ref.row < done[rank]) continue;  // ran with the one before
       const std::vector<Row>& rows = context_.rows.of_rank[rank];
       const auto first = static_cast<size_t>(ref.row), end = end_of_block(rows, first);
-      ClassEmitter& from = classes_[rank];
+      Emitter& from = classes_[rank];
       const auto send_on = [&](ValueId id) { return send(from, id, from.builder().microbatch()); };
       TENON_CHECK(from.run(std::span(rows).subspan(first, end - first), send_on));
       done[rank] = static_cast<int>(end);
@@ -48,7 +49,7 @@ class Emitter {
   }
 
   // A value that other stages read, to each class that does not have it yet.
-  Status send(ClassEmitter& from, ValueId id, int microbatch) {
+  Status send(Emitter& from, ValueId id, int microbatch) {
     std::vector<int> to;
     for (int stage : context_.stages.readers[id]) {
       const int reader = context_.rows.owner[static_cast<size_t>(stage)];
@@ -57,7 +58,7 @@ class Emitter {
     const OpId maker = context_.joint.graph.value(id).producer;
     const Phase phase = context_.joint.graph.op(maker).phase;
     for (int reader : to) {
-      ClassEmitter& other = classes_[static_cast<size_t>(reader)];
+      Emitter& other = classes_[static_cast<size_t>(reader)];
       TENON_TRY(const Operand there, other.expect(id, microbatch));
       transfer(from, from.at(id, microbatch), other, there, phase, microbatch,
                {Why::Because::stage, false, maker, id});
@@ -65,8 +66,8 @@ class Emitter {
     return {};
   }
 
-  void transfer(ClassEmitter& from, const Operand& source, ClassEmitter& to, const Operand& target,
-                Phase phase, int microbatch, const Why& why) {
+  void transfer(Emitter& from, const Operand& source, Emitter& to, const Operand& target, Phase phase,
+                int microbatch, const Why& why) {
     const auto here = from.builder().because(why), there = to.builder().because(why);
     to.builder().enter(0, microbatch);
     from.builder().send(pipeline_, to.index(), source, phase);
@@ -82,13 +83,13 @@ class Emitter {
     }
     for (const auto& [name, id] : context_.joint.outputs) {
       if (name == "norm" || name == "scale") continue;
-      ClassEmitter& root = home(id);
+      Emitter& root = home(id);
       const auto operand = root.folded(id);
       if (!operand) {
         return Error{"P030", "output '" + name + "' is nowhere", name_of(context_.kind), "",
                      TENON_E_INTERNAL};
       }
-      for (ClassEmitter& one : classes_) {
+      for (Emitter& one : classes_) {
         const bool mine = &one == &root;
         const auto because = one.builder().because({Why::Because::output, false, kNone, id});
         Operand here = *operand;
@@ -101,7 +102,7 @@ class Emitter {
   }
 
   // The class whose op, or whose op's input, made a value.
-  ClassEmitter& home(ValueId id) {
+  Emitter& home(ValueId id) {
     const Op& op = context_.joint.graph.op(context_.joint.graph.value(id).producer);
     return classes_[static_cast<size_t>(context_.rows.owner[static_cast<size_t>(op.stage)])];
   }
@@ -110,8 +111,8 @@ class Emitter {
     const std::vector<Tied> tied = tied_params();
     for (const Tied& one : tied) TENON_CHECK(join_gradients(one));
     std::vector<Operand> sums;
-    for (ClassEmitter& one : classes_) sums.push_back(one.gradients().norms());
-    for (ClassEmitter& one : classes_) {
+    for (Emitter& one : classes_) sums.push_back(one.gradients().norms());
+    for (Emitter& one : classes_) {
       const Operand& sum = sums[static_cast<size_t>(one.index())];
       const auto because = one.builder().because({Why::Because::norm, false, kNone, kNone});
       if (classes_.size() > 1)
@@ -125,7 +126,7 @@ class Emitter {
     return {};
   }
 
-  size_t bucket_of(const ClassEmitter& one, size_t leaf) const {
+  size_t bucket_of(const Emitter& one, size_t leaf) const {
     const auto& buckets = one.buckets();
     const auto it =
         std::ranges::find_if(buckets, [leaf](const Bucket& b) { return b.tied && b.leaves.front() == leaf; });
@@ -135,7 +136,7 @@ class Emitter {
   // A parameter that several classes hold, and its bucket on each of them; the first owns it.
   struct Tied {
     ValueId param;
-    std::vector<std::pair<ClassEmitter*, size_t>> at;
+    std::vector<std::pair<Emitter*, size_t>> at;
   };
 
   std::vector<Tied> tied_params() {
@@ -148,7 +149,7 @@ class Emitter {
           context_.joint.leaves.begin());
       Tied& tied = out.emplace_back(Tied{context_.joint.params[param], {}});
       for (int holder : holders) {
-        ClassEmitter& one = classes_[static_cast<size_t>(holder)];
+        Emitter& one = classes_[static_cast<size_t>(holder)];
         tied.at.emplace_back(&one, bucket_of(one, leaf));
       }
     }
@@ -181,7 +182,7 @@ class Emitter {
   }
 
   // The graph's op that makes the scale, of one sum instead of each gradient's own.
-  Operand clip(ClassEmitter& one, const Operand& sum) {
+  Operand clip(Emitter& one, const Operand& sum) {
     Program& program = one.builder().program();
     const Graph& graph = context_.joint.graph;
     const Op& op = graph.op(graph.value(context_.joint.outputs.at("scale")).producer);
@@ -199,7 +200,7 @@ class Emitter {
 
   const EmitContext& context_;
   const AxisId pipeline_;
-  std::deque<ClassEmitter> classes_;  // which stay where they are
+  std::deque<Emitter> classes_;  // which stay where they are
 };
 
 }  // namespace
@@ -222,7 +223,7 @@ Result<std::vector<Program>> emit(const JointGraph& joint, const Mesh& mesh, Pro
                             options.exact && !options.tree_order,
                             mesh.world() / pipeline,
                             std::move(flops)};
-  return Emitter(context).run();
+  return JointEmitter(context).run();
 }
 
 }  // namespace tenon

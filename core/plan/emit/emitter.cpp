@@ -35,17 +35,17 @@ Result<Offset> offset_of(const Graph& graph, const Op& op, const std::vector<Ope
 
 }  // namespace
 
-ClassEmitter::ClassEmitter(const EmitContext& context, int index)
+Emitter::Emitter(const EmitContext& context, int index)
     : scope_(context, index), params_(scope_), gradients_(scope_) {}
 
-Status ClassEmitter::open() {
+Status Emitter::open() {
   TENON_CHECK(params_.open());
   TENON_CHECK(place_inputs());
   count_uses();
   return {};
 }
 
-Status ClassEmitter::place_inputs() {
+Status Emitter::place_inputs() {
   const std::string step_wide = "step";
   const JointGraph& joint = scope_.context.joint;
   Program& program = scope_.builder.program();
@@ -67,7 +67,7 @@ Status ClassEmitter::place_inputs() {
   return {};
 }
 
-void ClassEmitter::count_uses() {
+void Emitter::count_uses() {
   uses_.assign(scope_.graph().values().size(), 0);
   for (const Op& op : scope_.graph().ops()) {
     if (op.phase == Phase::step || !scope_.owns(op.stage)) continue;
@@ -77,24 +77,22 @@ void ClassEmitter::count_uses() {
 
 // -- values -----------------------------------------------------------------------------------------
 
-const Operand& ClassEmitter::at(ValueId id, int microbatch) const {
-  return live_.at(key(id, microbatch)).operand;
-}
+const Operand& Emitter::at(ValueId id, int microbatch) const { return live_.at(key(id, microbatch)).operand; }
 
-Result<Operand> ClassEmitter::expect(ValueId id, int microbatch) {
+Result<Operand> Emitter::expect(ValueId id, int microbatch) {
   TENON_TRY(Operand out, scope_.local(id));
   out.buffer = scope_.builder.add_buffer(out.name, Space::arena, out.bytes());
   live_[key(id, microbatch)] = {out, uses_[id]};
   return out;
 }
 
-std::optional<Operand> ClassEmitter::folded(ValueId id) const {
+std::optional<Operand> Emitter::folded(ValueId id) const {
   if (const auto it = step_values_.find(id); it != step_values_.end()) return it->second;
   const auto it = folds_.find(id);
   return it == folds_.end() ? std::nullopt : std::optional(it->second.sum());
 }
 
-Result<Operand> ClassEmitter::read(ValueId id, const Row& row) {
+Result<Operand> Emitter::read(ValueId id, const Row& row) {
   TENON_TRY(const std::optional<Operand> param, params_.read(id, row));
   if (param) return *param;
   const Value& value = scope_.graph().value(id);
@@ -109,13 +107,13 @@ Result<Operand> ClassEmitter::read(ValueId id, const Row& row) {
   return it->second.operand;
 }
 
-void ClassEmitter::release(ValueId id) {
+void Emitter::release(ValueId id) {
   const auto it = live_.find(key(id));
   if (it != live_.end() && it->second.uses <= 0) live_.erase(it);
 }
 
 // The memory of a value may be overwritten by its last reader, if nobody else can see it.
-bool ClassEmitter::can_take_over(ValueId id) const {
+bool Emitter::can_take_over(ValueId id) const {
   const auto it = live_.find(key(id));
   return it != live_.end() && it->second.uses == 1 && !scope_.context.stages.crossing[id] &&
          scope_.context.stages.readers[id].empty();
@@ -123,7 +121,7 @@ bool ClassEmitter::can_take_over(ValueId id) const {
 
 // -- rows -------------------------------------------------------------------------------------------
 
-Status ClassEmitter::run(std::span<const Row> rows, const Made& made) {
+Status Emitter::run(std::span<const Row> rows, const Made& made) {
   std::vector<Turns> turns;
   params_.enter(rows);
   for (const Row& row : rows)
@@ -140,7 +138,7 @@ Status ClassEmitter::run(std::span<const Row> rows, const Made& made) {
 
 // Emits the row's ops until one has begun a transfer. What that op does once the transfer has ended is left
 // to the row's next turn, so that the work of other rows can hide it.
-Status ClassEmitter::take_turn(Turns& row, const Made& made) {
+Status Emitter::take_turn(Turns& row, const Made& made) {
   scope_.builder.enter(row.row.stage, row.row.microbatch);
   std::vector<Instr>& instrs = scope_.builder.program().instrs;
   while (row.next < row.ops.size()) {
@@ -168,7 +166,7 @@ Status ClassEmitter::take_turn(Turns& row, const Made& made) {
 }
 
 // What is due as soon as a value is there.
-Status ClassEmitter::settle_output(ValueId id, const Made& made) {
+Status Emitter::settle_output(ValueId id, const Made& made) {
   if (gradients_.owns(id)) return gradients_.contributed(id);
   const StagePlan& stages = scope_.context.stages;
   if (stages.crossing[id]) {
@@ -181,7 +179,7 @@ Status ClassEmitter::settle_output(ValueId id, const Made& made) {
   return {};
 }
 
-Status ClassEmitter::emit_op(const Op& op, const Row& row) {
+Status Emitter::emit_op(const Op& op, const Row& row) {
   const auto because = scope_.builder.because({Why::Because::op, false, scope_.id_of(op), op.out[0]});
   TENON_CHECK(reshard_of(*op.def) != TransferKind::none ? emit_collective(op, row) : emit_kernel(op, row));
   for (ValueId in : op.in) {
@@ -193,7 +191,7 @@ Status ClassEmitter::emit_op(const Op& op, const Row& row) {
   return {};
 }
 
-Status ClassEmitter::emit_kernel(const Op& op, const Row& row) {
+Status Emitter::emit_kernel(const Op& op, const Row& row) {
   ProgramBuilder& builder = scope_.builder;
   const Graph& graph = scope_.graph();
   Instr instr = builder.begin(op.def->kind, op.phase);
@@ -222,7 +220,7 @@ Status ClassEmitter::emit_kernel(const Op& op, const Row& row) {
   return {};
 }
 
-Status ClassEmitter::bind_output(const Op& op, size_t k, Instr& instr) {
+Status Emitter::bind_output(const Op& op, size_t k, Instr& instr) {
   const ValueId id = op.out[k];
   if (gradients_.owns(id)) return gradients_.bind(id, instr);
   TENON_TRY(Operand operand, scope_.local(id));
@@ -240,7 +238,7 @@ Status ClassEmitter::bind_output(const Op& op, size_t k, Instr& instr) {
   return {};
 }
 
-Status ClassEmitter::emit_collective(const Op& op, const Row& row) {
+Status Emitter::emit_collective(const Op& op, const Row& row) {
   TENON_TRY(const Operand in, read(op.in[0], row));
   TENON_TRY(Operand out, scope_.local(op.out[0]));
   if (reshard_of(*op.def) == TransferKind::all_reduce && can_take_over(op.in[0])) {
@@ -254,9 +252,9 @@ Status ClassEmitter::emit_collective(const Op& op, const Row& row) {
   return {};
 }
 
-Status ClassEmitter::emit_step_op(const Op& op) {
+Status Emitter::emit_step_op(const Op& op) {
   const auto in = folded(op.in[0]);
-  if (!in) return {};  // a gradient's, which ClassGradients reduces
+  if (!in) return {};  // a gradient's, which Gradients reduces
   TENON_TRY(step_values_[op.out[0]], scope_.reshard_once(op, *in));
   return {};
 }

@@ -11,11 +11,11 @@
 
 namespace tenon {
 
-class ClassEmitter {
+class Emitter {
  public:
-  ClassEmitter(const EmitContext& context, int index);
-  ClassEmitter(const ClassEmitter&) = delete;  // its parts share its scope
-  ClassEmitter& operator=(const ClassEmitter&) = delete;
+  Emitter(const EmitContext& context, int index);
+  Emitter(const Emitter&) = delete;  // its parts share its scope
+  Emitter& operator=(const Emitter&) = delete;
 
   // Parameters, states and inputs.
   Status open();
@@ -25,8 +25,8 @@ class ClassEmitter {
   Status run(std::span<const Row> rows, const Made& made);
 
   // -- for emit() --
-  ClassParams& params() { return params_; }
-  ClassGradients& gradients() { return gradients_; }
+  Params& params() { return params_; }
+  Gradients& gradients() { return gradients_; }
   ProgramBuilder& builder() { return scope_.builder; }
   const std::vector<Bucket>& buckets() const { return scope_.buckets(); }
   int index() const { return scope_.index; }
@@ -66,9 +66,9 @@ class ClassEmitter {
   Status take_turn(Turns& row, const Made& made);
   Status settle_output(ValueId id, const Made& made);
 
-  ClassScope scope_;
-  ClassParams params_;
-  ClassGradients gradients_;
+  Scope scope_;
+  Params params_;
+  Gradients gradients_;
   std::unordered_map<Key, Live> live_;
   std::vector<int> uses_;  // per value: reads by this class in one microbatch
   std::map<ValueId, Fold> folds_;

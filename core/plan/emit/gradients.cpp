@@ -22,7 +22,7 @@ Operand Fold::add(ProgramBuilder& builder, Operand now, bool exact) {
   return now;
 }
 
-ClassGradients::ClassGradients(ClassScope& scope) : scope_(scope) {
+Gradients::Gradients(Scope& scope) : scope_(scope) {
   const size_t n = scope.buckets().size();
   contributions_.assign(n, 0);
   done_.assign(n, 0);
@@ -35,7 +35,7 @@ ClassGradients::ClassGradients(ClassScope& scope) : scope_(scope) {
 }
 
 // A gradient with several contributions is a chain of values, each added to the one before.
-void ClassGradients::follow(size_t bucket, size_t leaf) {
+void Gradients::follow(size_t bucket, size_t leaf) {
   const Graph& graph = scope_.graph();
   for (ValueId id = scope_.context.joint.leaves[scope_.buckets()[bucket].leaves[leaf]].grad; id != kNone;) {
     at_[id] = {bucket, leaf};
@@ -48,17 +48,17 @@ void ClassGradients::follow(size_t bucket, size_t leaf) {
 
 // Exact mode keeps the microbatches of a gradient apart, to add them in the fixed tree; so does a gradient
 // that rests in parts, to be reduced to its part each time.
-bool ClassGradients::per_microbatch(size_t bucket) const {
+bool Gradients::per_microbatch(size_t bucket) const {
   const Bucket& b = scope_.buckets()[bucket];
   return scope_.context.options.exact ||
          (b.layout.level >= 2 && scope_.context.rows.microbatches > 1 && !b.tied && b.steps.empty());
 }
 
-std::pair<size_t, int> ClassGradients::filling_key(size_t bucket) const {
+std::pair<size_t, int> Gradients::filling_key(size_t bucket) const {
   return {bucket, per_microbatch(bucket) ? scope_.builder.microbatch() : kWholeStep};
 }
 
-Status ClassGradients::bind(ValueId id, Instr& instr) {
+Status Gradients::bind(ValueId id, Instr& instr) {
   const auto [bucket, leaf] = at_.at(id);
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   Filling& filling = filling_[filling_key(bucket)];
@@ -77,7 +77,7 @@ Status ClassGradients::bind(ValueId id, Instr& instr) {
   return {};
 }
 
-Status ClassGradients::contributed(ValueId id) {
+Status Gradients::contributed(ValueId id) {
   const size_t bucket = at_.at(id).bucket;
   const auto it = filling_.find(filling_key(bucket));
   if (--it->second.left > 0) return {};
@@ -96,7 +96,7 @@ Status ClassGradients::contributed(ValueId id) {
 // -- over the ranks ---------------------------------------------------------------------------------
 
 // First to what this rank holds of the parameters, where that is less than all, then to what it updates.
-Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
+Operand Gradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   ProgramBuilder& builder = scope_.builder;
   const auto because = builder.because(scope_.why(Why::Because::gradient, bucket));
@@ -113,7 +113,7 @@ Operand ClassGradients::reduce_to_part(size_t bucket, const Operand& whole, Phas
   return now;
 }
 
-Status ClassGradients::reduce(size_t bucket) {
+Status Gradients::reduce(size_t bucket) {
   const Bucket& b = scope_.buckets()[bucket];
   const auto because = scope_.builder.because(scope_.why(Why::Because::gradient, bucket));
   Operand& gradient = gradients_[bucket];
@@ -139,7 +139,7 @@ Status ClassGradients::reduce(size_t bucket) {
 
 // -- norms ------------------------------------------------------------------------------------------
 
-std::vector<ClassGradients::NormEntry> ClassGradients::norm_plan(int64_t chunk) const {
+std::vector<Gradients::NormEntry> Gradients::norm_plan(int64_t chunk) const {
   std::vector<NormEntry> entries;
   for (size_t b = 0; b < scope_.buckets().size(); ++b) {
     const Bucket& bucket = scope_.buckets()[b];
@@ -160,7 +160,7 @@ std::vector<ClassGradients::NormEntry> ClassGradients::norm_plan(int64_t chunk) 
   return entries;
 }
 
-Operand ClassGradients::norms() {
+Operand Gradients::norms() {
   ProgramBuilder& builder = scope_.builder;
   const auto because = builder.because({Why::Because::norm, false, kNone, kNone});
   const int64_t chunk = scope_.context.options.exact ? kExactGranule : 0;

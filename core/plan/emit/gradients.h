@@ -19,9 +19,9 @@ class Fold {
   std::vector<std::pair<int, Operand>> stack_;
 };
 
-class ClassGradients {
+class Gradients {
  public:
-  explicit ClassGradients(ClassScope& scope);
+  explicit Gradients(Scope& scope);
 
   bool owns(ValueId id) const { return at_.contains(id); }
   // Memory of an output that is a contribution to a gradient.
@@ -54,7 +54,7 @@ class ClassGradients {
   Operand reduce_to_part(size_t bucket, const Operand& whole, Phase phase);
   std::vector<NormEntry> norm_plan(int64_t chunk) const;
 
-  ClassScope& scope_;
+  Scope& scope_;
   std::map<ValueId, LeafPlace> at_;                    // values of a gradient's chain of additions
   std::map<std::pair<size_t, int>, Filling> filling_;  // (bucket, microbatch or kWholeStep)
   std::vector<int> contributions_;                     // per bucket and microbatch

@@ -4,7 +4,7 @@
 
 namespace tenon {
 
-Status ClassParams::open() {
+Status Params::open() {
   Program& program = scope_.builder.program();
   const EmitContext& context = scope_.context;
   for (size_t i : context.params.params[static_cast<size_t>(scope_.index)]) {
@@ -21,7 +21,7 @@ Status ClassParams::open() {
   return {};
 }
 
-Status ClassParams::place(size_t bucket) {
+Status Params::place(size_t bucket) {
   Program& program = scope_.builder.program();
   const EmitContext& context = scope_.context;
   const auto& mine = context.params.params[static_cast<size_t>(scope_.index)];
@@ -55,7 +55,7 @@ Status ClassParams::place(size_t bucket) {
 }
 
 // One buffer for each slot that any group of the bucket has.
-void ClassParams::place_states(size_t bucket) {
+void Params::place_states(size_t bucket) {
   Program& program = scope_.builder.program();
   const OptimizerPlan& optimizer = scope_.context.optimizer;
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
@@ -86,7 +86,7 @@ void ClassParams::place_states(size_t bucket) {
 
 // -- reading ----------------------------------------------------------------------------------------
 
-Result<std::optional<Operand>> ClassParams::read(ValueId id, const Row& row) {
+Result<std::optional<Operand>> Params::read(ValueId id, const Row& row) {
   const auto it = at_.find(id);
   if (it == at_.end()) return std::optional<Operand>();
   const auto [bucket, leaf] = it->second;
@@ -96,7 +96,7 @@ Result<std::optional<Operand>> ClassParams::read(ValueId id, const Row& row) {
   return std::optional(part(whole, layout.leaves[leaf].first, local.dims, scope_.graph().value(id).name));
 }
 
-void ClassParams::enter(std::span<const Row> rows) {
+void Params::enter(std::span<const Row> rows) {
   static constexpr size_t kAtOnce = 2;  // the first, and the one that is gathered while that is at work
   const bool keep = std::ranges::any_of(rows, [this](const Row& row) {
     const std::vector<size_t>& order = order_of(row);
@@ -108,7 +108,7 @@ void ClassParams::enter(std::span<const Row> rows) {
 }
 
 // Buckets that rest in parts, by their first use in a row.
-const std::vector<size_t>& ClassParams::order_of(const Row& row) {
+const std::vector<size_t>& Params::order_of(const Row& row) {
   auto& order = in_order_[{row.kind, row.stage}];
   if (!order.empty()) return order;
   for (OpId id : scope_.context.stages.ops(row.kind, row.stage)) {
@@ -123,7 +123,7 @@ const std::vector<size_t>& ClassParams::order_of(const Row& row) {
 
 // All of a bucket that rests in parts; gathered at most once in a row of the schedule, and the one that the
 // row needs next is started already.
-Operand ClassParams::gathered(size_t bucket, const Row& row) {
+Operand Params::gathered(size_t bucket, const Row& row) {
   prefetch(bucket);
   read_last_ = bucket;
   const std::vector<size_t>& order = order_of(row);
@@ -132,7 +132,7 @@ Operand ClassParams::gathered(size_t bucket, const Row& row) {
   return *gathered_[bucket];
 }
 
-void ClassParams::prefetch(size_t bucket) {
+void Params::prefetch(size_t bucket) {
   if (gathered_[bucket]) return;
   const auto because = scope_.builder.because(scope_.why(Why::Because::gather, bucket));
   Program& program = scope_.builder.program();
@@ -148,7 +148,7 @@ void ClassParams::prefetch(size_t bucket) {
 
 // -- update -----------------------------------------------------------------------------------------
 
-void ClassParams::update(size_t bucket, const Operand& grad, const Operand& scale) {
+void Params::update(size_t bucket, const Operand& grad, const Operand& scale) {
   ProgramBuilder& builder = scope_.builder;
   const auto because = builder.because(scope_.why(Why::Because::update, bucket));
   const FlatLayout& layout = scope_.buckets()[bucket].layout;

@@ -9,9 +9,9 @@
 
 namespace tenon {
 
-class ClassParams {
+class Params {
  public:
-  explicit ClassParams(ClassScope& scope) : scope_(scope) {}
+  explicit Params(Scope& scope) : scope_(scope) {}
 
   Status open();
 
@@ -33,7 +33,7 @@ class ClassParams {
   Operand gathered(size_t bucket, const Row& row);
   void prefetch(size_t bucket);
 
-  ClassScope& scope_;
+  Scope& scope_;
   std::map<ValueId, LeafPlace> at_;
   std::vector<Operand> storage_;                   // per bucket
   std::map<size_t, std::vector<Operand>> states_;  // per bucket that is updated here: its slots

@@ -4,16 +4,16 @@
 
 namespace tenon {
 
-ClassScope::ClassScope(const EmitContext& shared, int place)
+Scope::Scope(const EmitContext& shared, int place)
     : context(shared), index(place), builder(name_of(shared.kind), shared.mesh, shared.rows.microbatches) {}
 
-Why ClassScope::why(Why::Because because, size_t bucket) const {
+Why Scope::why(Why::Because because, size_t bucket) const {
   const size_t first = buckets()[bucket].layout.leaves.front().param;
   const size_t param = context.params.params[static_cast<size_t>(index)][first];
   return {because, false, kNone, context.joint.params[param]};
 }
 
-Result<Operand> ClassScope::local(ValueId id) const {
+Result<Operand> Scope::local(ValueId id) const {
   const Value& value = graph().value(id);
   TENON_TRY(const Dims dims, local_dims(value.dims, value.placement, context.mesh));
   Operand out{kNone, 0, value.dtype, {}, value.name};
@@ -21,7 +21,7 @@ Result<Operand> ClassScope::local(ValueId id) const {
   return out;
 }
 
-void ClassScope::reshard(const Op& op, const Operand& in, const Operand& out) {
+void Scope::reshard(const Op& op, const Operand& in, const Operand& out) {
   const auto because = builder.because({Why::Because::op, false, id_of(op), op.out[0]});
   if (reshard_of(*op.def) == TransferKind::all_reduce) {
     if (in.buffer != out.buffer || in.offset != out.offset) builder.copy(in, out, op.phase);
@@ -35,7 +35,7 @@ void ClassScope::reshard(const Op& op, const Operand& in, const Operand& out) {
   emit_reshard(builder, how, in, out, op.phase, context.tree);
 }
 
-Result<Operand> ClassScope::reshard_once(const Op& op, const Operand& in) {
+Result<Operand> Scope::reshard_once(const Op& op, const Operand& in) {
   TENON_TRY(Operand out, local(op.out[0]));
   if (reshard_of(*op.def) == TransferKind::all_reduce) {
     out.buffer = in.buffer;

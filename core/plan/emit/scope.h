@@ -29,8 +29,8 @@ struct LeafPlace {
   size_t bucket, leaf;
 };
 
-struct ClassScope {
-  ClassScope(const EmitContext& shared, int place);
+struct Scope {
+  Scope(const EmitContext& shared, int place);
 
   const Graph& graph() const { return context.joint.graph; }
   const std::vector<Bucket>& buckets() const { return context.params.buckets[static_cast<size_t>(index)]; }
