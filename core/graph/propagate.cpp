@@ -343,8 +343,8 @@ class Propagator {
     if (value.role != Role::grad) value.role = Role::act;
     value.pins.clear();
     std::erase_if(value.origins, [&](const Origin& origin) { return origin.axis == step.axis; });
-    if (step.after.sharded_dim(step.axis))
-      value.origins.push_back(reason.wanted_by.by.empty() ? reason.had_by : reason.wanted_by);
+    const Origin& cut_by = reason.wanted_by.by.empty() ? reason.had_by : reason.wanted_by;
+    if (step.after.sharded_dim(step.axis) && !cut_by.by.empty()) value.origins.push_back(cut_by);
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
