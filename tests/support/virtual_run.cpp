@@ -69,7 +69,10 @@ Result<RunRecord> run_virtual(const Json& document, const RunOptions& options) {
   TENON_TRY(const Recipe recipe, read_recipe(document));
   TENON_TRY(PluginSet plugins, load_plugins(registry, recipe));
   if (options.change_plugins) options.change_plugins(plugins);
-  TENON_TRY(const auto programs, compile_programs(recipe, plugins, options.ranks, true));
+  std::shared_ptr<const Programs> programs = options.programs;
+  if (programs == nullptr) {
+    TENON_TRY(programs, compile_programs(recipe, plugins, options.ranks, true));
+  }
   run::MemoryRendezvous rendezvous;
   RunRecord record;
   std::vector<Status> outcomes(static_cast<size_t>(options.ranks));

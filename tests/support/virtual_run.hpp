@@ -44,6 +44,7 @@ struct RunOptions {
   std::function<Status(Session&)> before = {};  // after opening, on every rank
   std::function<Status(Session&)> after = {};
   std::function<void(PluginSet&)> change_plugins = {};  // lets a test stand between core and plugins
+  std::shared_ptr<const Programs> programs = nullptr;   // compiled already
 };
 
 // Error of the first rank that failed, or the record.
