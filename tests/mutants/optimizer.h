@@ -1,0 +1,25 @@
+// The update rule: a plugin's states, one for each optimizer group.
+#pragma once
+
+#include "rank_memory.h"
+#include "run/handle.h"
+#include "run/plugin_set.h"
+
+namespace tenon::mutants {
+
+class Optimizer {
+ public:
+  // `use` is borrowed.
+  explicit Optimizer(const OptimizerUse& use);
+
+  size_t groups() const { return states_.size(); }
+  const std::vector<tenon_slot_decl>& slots(size_t group) const { return slots_[group]; }
+  void step(size_t group, std::vector<tenon_update>& pieces, const tenon_step_scalars& scalars) const;
+
+ private:
+  const OptimizerUse& use_;
+  std::vector<Handle<tenon_optimizer_state>> states_;
+  std::vector<std::vector<tenon_slot_decl>> slots_;
+};
+
+}  // namespace tenon::mutants
