@@ -64,6 +64,9 @@ TEST_P(CommLocalFaults, a_rank_that_stops_is_named_after_the_timeout) { expect_p
 TEST_P(CommLocalFaults, an_abort_at_any_moment_gives_memory_back) {
   expect_passes(an_abort_gives_memory_back);
 }
+TEST_P(CommLocalFaults, an_abort_reaches_whoever_comes_later) {
+  expect_passes(an_abort_reaches_whoever_comes_later);
+}
 TEST_P(CommLocalFaults, an_abort_ends_a_wait) { expect_passes(an_abort_ends_a_wait); }
 
 std::string world_name(const testing::TestParamInfo<int>& info) { return "of_" + std::to_string(info.param); }

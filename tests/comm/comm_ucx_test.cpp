@@ -67,6 +67,9 @@ TEST_P(CommUcxFaults, a_rank_that_stops_is_named_after_the_timeout) { expect_pas
 TEST_P(CommUcxFaults, an_abort_at_any_moment_gives_memory_back) {
   expect_passes("an_abort_gives_memory_back");
 }
+TEST_P(CommUcxFaults, an_abort_reaches_whoever_comes_later) {
+  expect_passes("an_abort_reaches_whoever_comes_later");
+}
 TEST_P(CommUcxFaults, an_abort_ends_a_wait) { expect_passes("an_abort_ends_a_wait"); }
 TEST_P(CommUcxFaults, the_death_of_a_rank_is_reported_to_all_others) { expect_passes("a_rank_dies"); }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "scenarios.h"
@@ -260,6 +261,37 @@ void an_abort_ends_a_wait(const RankContext& c) {
     c.meet("aborted");
   }
   c.meet("released");
+}
+
+// Rank 0 aborts while the others have not come, who may not be connected with it yet, and calls nothing more
+// until they know: they are told all the same, and need no timeout.
+void an_abort_reaches_whoever_comes_later(const RankContext& c) {
+  enum Moment { kBeforeStart, kInWait, kAfterOperation, kBeforeClose };
+  for (const Moment moment : {kBeforeStart, kInWait, kAfterOperation, kBeforeClose}) {
+    run::ScopedRendezvous scope(c.rendezvous, "moment " + std::to_string(moment));
+    const run::RendezvousTable rendezvous(scope);
+    std::optional<Domain> domain;
+    domain.emplace(c.table, rendezvous.table(), c.settings(5000 * kMs));
+    {
+      const Group world(*domain, all_ranks(c.world));
+      std::vector<float> a(1'000'000), b(1'000'000);
+      Plan plan(world, {{TENON_COMM_ALL_REDUCE, TENON_F32, a.data(), b.data(), a.size()}});
+      if (moment == kAfterOperation) plan.run();
+      c.meet("before abort " + std::to_string(moment));
+      if (c.rank != 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        expect_failure([&] { plan.run(); }, {TENON_E_PEER}, {rank_text(0)});
+      } else {
+        if (moment == kInWait) plan.start();
+        domain->abort();
+        if (moment == kBeforeStart) expect_failure([&] { plan.start(); }, {TENON_E_ABORTED}, {"abort"});
+        if (moment == kInWait) expect_failure([&] { plan.wait(); }, {TENON_E_ABORTED}, {"abort"});
+      }
+      if (moment != kBeforeClose) c.meet("abort known " + std::to_string(moment));
+    }
+    domain.reset();
+    if (moment == kBeforeClose) c.meet("abort known " + std::to_string(moment));
+  }
 }
 
 // An abort at any moment of a large operation, again and again: whoever is told that it failed owns its

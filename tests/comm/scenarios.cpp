@@ -296,6 +296,7 @@ const std::map<std::string, Scenario>& scenarios() {
       {"a_missing_member_is_named_after_the_timeout", a_missing_member_is_named_after_the_timeout},
       {"a_mismatch_names_both_sides", a_mismatch_names_both_sides},
       {"a_mismatched_message_names_both_ends", a_mismatched_message_names_both_ends},
+      {"an_abort_reaches_whoever_comes_later", an_abort_reaches_whoever_comes_later},
       {"an_abort_gives_memory_back", an_abort_gives_memory_back},
       {"a_rank_stops", a_rank_stops},
       {"an_abort_ends_a_wait", an_abort_ends_a_wait},

@@ -41,6 +41,7 @@ void a_missing_member_is_named_after_the_timeout(const RankContext& c);
 void a_mismatch_names_both_sides(const RankContext& c);
 void a_mismatched_message_names_both_ends(const RankContext& c);
 void an_abort_ends_a_wait(const RankContext& c);
+void an_abort_reaches_whoever_comes_later(const RankContext& c);
 void an_abort_gives_memory_back(const RankContext& c);
 void a_rank_stops(const RankContext& c);
 void a_rank_dies(const RankContext& c);  // the last rank exits without a word; never returns there

@@ -137,8 +137,8 @@ Domain::~Domain() {
   std::unique_lock lock(mutex_);
   const bool well = healthy_ && !aborted();
   if (!frozen()) {
-    tell_all(aborted() ? Control::kAborted : Control::kClosed,
-             aborted() ? abort_text(rank_) : close_text(rank_));
+    if (!aborted()) tell_all(Control::kClosed, close_text(rank_));
+    notice_abort();
   }
   if (!aborted()) leave(RankPage::kClosed);
   if (well) linger(lock);
@@ -196,6 +196,9 @@ void Domain::abort() {
   leave(RankPage::kAborted);
   ring(rank_);
   eventfd_write(abort_fd_, 1);  // stays readable: there is no way back
+  // Whoever is inside notices, and so does the next call; but that may be far away.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && !frozen()) tell_all(Control::kAborted, abort_text(rank_));
 }
 
 Peer& Domain::peer(int rank) {
@@ -219,6 +222,7 @@ void Domain::remove_group(const Group& group) { groups_.erase(group.id()); }
 
 void Domain::start(Plan& plan) {
   const std::lock_guard lock(mutex_);
+  notice_abort();
   if (aborted()) throw Failure(TENON_E_ABORTED, abort_text(rank_));
   if (plan.state() == Plan::State::kInFlight) throw Failure(TENON_E_STATE, "the plan is in flight already");
   progress(pages_.empty() ? Look::kThorough : Look::kQuick);  // a failure of the group may have been told
@@ -384,12 +388,16 @@ void Domain::finish(Plan& plan) {
   }
 }
 
+// The caller is about to learn of the abort and may not come back for long: what is told must be on its way
+// by then. Before plans are cancelled, which may cut a peer off: one that is not connected yet would not see
+// it.
 void Domain::notice_abort() {
   if (!aborted() || abort_noticed_) return;
   abort_noticed_ = true;
   healthy_ = false;
   tell_all(Control::kAborted, abort_text(rank_));
   for (auto& [id, group] : groups_) group->fail({TENON_E_ABORTED, abort_text(rank_)}, false);
+  flush(2000 * kMs);
 }
 
 // A rank that closed its domain ends only what waits for it; one that is lost or aborted ends its groups.
@@ -436,6 +444,21 @@ void Domain::tell_all(Control::Type type, const std::string& text) {
   for (auto& [rank, peer] : peers_) {
     if (rank != rank_ && peer->connected()) send_control(*peer, control);
   }
+}
+
+void Domain::flush(int64_t limit_ns) {
+  if (frozen()) return;
+  std::vector<ucs_status_ptr_t> requests;
+  for (auto& [rank, peer] : peers_) {
+    if (page_of(rank) == nullptr && peer->connected()) requests.push_back(peer->flush());
+  }
+  std::erase_if(requests, [](ucs_status_ptr_t r) { return !UCS_PTR_IS_PTR(r); });
+  const auto in_progress = [](ucs_status_ptr_t r) { return ucp_request_check_status(r) == UCS_INPROGRESS; };
+  const Deadline deadline = deadline_in(limit_ns);
+  while (std::any_of(requests.begin(), requests.end(), in_progress) && !passed(deadline)) {
+    if (worker_->progress() == 0) poll(nullptr, 0, 1);
+  }
+  for (const ucs_status_ptr_t request : requests) ucp_request_free(request);
 }
 
 void Domain::send_control(Peer& peer, const Control& control) {

@@ -143,6 +143,8 @@ class Domain : public tenon_comm_domain {
   void notice_trouble();
   void send_control(Peer& peer, const Control& control);
   void tell_all(Control::Type type, const std::string& text);
+  // Until what has been sent to those who cannot see our page is on its way, or `limit_ns` is over.
+  void flush(int64_t limit_ns);
   void receive_control();
   void take_control();
   void hear(const Control& control);

@@ -103,6 +103,11 @@ Peer::Peer(const Worker& worker, int rank, const std::string& address) : worker_
 
 Peer::~Peer() { cut(1.0); }
 
+ucs_status_ptr_t Peer::flush() const {
+  const ucp_request_param_t params{};
+  return ucp_ep_flush_nbx(endpoint_, &params);
+}
+
 void Peer::close(double seconds) { close_with(lost_ ? UCP_EP_CLOSE_FLAG_FORCE : 0, seconds); }
 void Peer::cut(double seconds) { close_with(UCP_EP_CLOSE_FLAG_FORCE, seconds); }
 

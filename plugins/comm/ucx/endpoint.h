@@ -59,6 +59,9 @@ class Peer {
     set_left(trouble);
     lost_ = true;
   }
+  // A UCX request, or no pointer if there is nothing to wait for. Ends when what has been sent is out of this
+  // process's hands; that takes the peer's help while the connection is still being made.
+  ucs_status_ptr_t flush() const;
   // Flushes what has been sent, at most for `seconds`.
   void close(double seconds);
   // Unfinished requests end with an error.
