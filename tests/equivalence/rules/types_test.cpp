@@ -193,12 +193,12 @@ TEST_F(Fault, NoneIsAccepted) {
 }
 
 TEST_F(Fault, ARemovedAllReduceInTheForwardIsRefused) {
-  bypass(op("all_reduce", "0/p0|all_reduce"));
+  bypass(op("all_reduce", "0/p0 as S(batch)@dp"));
   expect_refused("bias_add: '0/p0' is S(batch)@dp P@tp, allowed: S(batch)@dp");
 }
 
 TEST_F(Fault, ARemovedGradientReductionIsRefused) {
-  bypass(op("all_reduce", "ln_f.weight.grad|all_reduce"));
+  bypass(op("all_reduce", "ln_f.weight.grad as R"));
   expect_refused("sqnorm: 'ln_f.weight.grad' is P@dp, allowed: R");
 }
 
@@ -234,13 +234,13 @@ TEST_F(Fault, AnAccumulatorOfAnotherPlacementIsRefused) {
 }
 
 TEST_F(Fault, AnAllReduceOverAnotherAxisIsRefused) {
-  op("all_reduce", "0/p0|all_reduce").axes = {kData};
+  op("all_reduce", "0/p0 as S(batch)@dp").axes = {kData};
   expect_refused(
       "all_reduce: '0/p0' is S(batch)@dp P@tp, allowed: what all_reduce over dp can turn into S(batch)@dp");
 }
 
 TEST_F(Fault, ACollectiveWithoutAnAxisIsRefused) {
-  op("all_reduce", "0/p0|all_reduce").axes = {};
+  op("all_reduce", "0/p0 as S(batch)@dp").axes = {};
   expect_refused("all_reduce runs over 0 axes, allowed: one of the mesh");
 }
 
