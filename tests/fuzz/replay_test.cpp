@@ -92,8 +92,9 @@ TEST_P(FuzzReplay, the_corpus_keeps_the_promise_and_provokes_every_code) {
   for (const fs::path& file : files_in(kRoot / "tests/fuzz/corpus" / target.name)) {
     std::set<std::string> codes;
     for (const Error& error : feed(target, text_of(file))) codes.insert(error.code);
-    if (const std::string code = code_in_name(file); !code.empty())
+    if (const std::string code = code_in_name(file); !code.empty()) {
       EXPECT_TRUE(codes.contains(code)) << file << " provokes " << testing::PrintToString(codes);
+    }
     seen.merge(codes);
   }
   EXPECT_EQ(seen, expected);

@@ -352,8 +352,9 @@ int expect_true_answers(const Program& program, const JointGraph& joint) {
     const auto [known, fresh] = led.try_emplace({*had, *wanted, moves});
     if (fresh) known->second = leads(*had, *wanted, moves);
     EXPECT_TRUE(known->second);
-    if (because == Why::Because::op && joint.graph.op(instr.why.op).reason != kNone)
+    if (because == Why::Because::op && joint.graph.op(instr.why.op).reason != kNone) {
       EXPECT_TRUE(was_there(joint.graph, program.mesh, record));
+    }
     if (because == Why::Because::gradient) expect_partial_sums(program, instr, joint);
   }
   return transfers;
