@@ -7,6 +7,7 @@ namespace tenon::bench {
 namespace {
 
 typedef float Vector __attribute__((vector_size(TENON_VECTOR_BYTES)));
+constexpr int64_t kLanes = TENON_VECTOR_BYTES / sizeof(float);
 
 // Independent chains, enough to hide the latency of four cycles on two ports; with both operands they fit the
 // 16 registers of AVX2. A vector wider than the machine's would be split, and the chains be spilled.
@@ -21,12 +22,11 @@ double multiply_adds() {
     for (Vector& s : sum) s = s * x + y;
   }
   for (Vector& s : sum) asm volatile("" : : "m"(s));
-  return 2.0 * kChains * (TENON_VECTOR_BYTES / sizeof(float)) * kRounds;
+  return 2.0 * kChains * kLanes * kRounds;
 }
 
 void add(float* a, const float* b, int64_t count) {
   typedef float Unaligned __attribute__((vector_size(TENON_VECTOR_BYTES), aligned(4), may_alias));
-  constexpr int64_t kLanes = TENON_VECTOR_BYTES / sizeof(float);
   for (int64_t i = 0; i < count; i += kLanes)
     *reinterpret_cast<Unaligned*>(a + i) += *reinterpret_cast<const Unaligned*>(b + i);
 }
