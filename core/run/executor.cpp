@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "base/clock.h"
 #include "plan/program/bucket_kernels.h"
@@ -34,6 +35,10 @@ std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, Tran
     case TransferKind::all_gather: return std::vector<uint64_t>(members, in);
     default: return {};
   }
+}
+
+Dtype dtype_of(const tenon_slot_decl& slot, Dtype param) {
+  return slot.dtype == TENON_SLOT_DTYPE_OF_PARAM ? param : static_cast<Dtype>(slot.dtype);
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ Status Executor::prepare_instr(InstrId id) {
   record.first_call = static_cast<uint32_t>(calls_.size());
   record.first_update = static_cast<uint32_t>(updates_.size());
   if (instr.kind == "update")
-    add_updates(instr);
+    TENON_CHECK(add_updates(instr));
   else if (instr.lane != 0)
     TENON_CHECK(prepare_transfer(instr, record));
   else
@@ -156,7 +161,8 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
 }
 
 // One update for each optimizer group in the bucket, of this rank's parts of its parameters.
-void Executor::add_updates(const Instr& instr) {
+Status Executor::add_updates(const Instr& instr) {
+  const std::span<const Operand> states = std::span(instr.out).subspan(1);
   const FlatLayout& layout = program_.layouts[static_cast<size_t>(instr.layout)];
   const auto address = [&](const Operand& operand, int64_t at) {
     return device_.address(program_, operand) + at * size_of(operand.dtype);
@@ -170,15 +176,18 @@ void Executor::add_updates(const Instr& instr) {
     const auto [known, fresh] = of_group.try_emplace(layout.leaves[l].group, updates_.size());
     if (fresh) updates_.emplace_back();
     Update& update = updates_[known->second];
+    const TensorInfo& param = program_.params[layout.leaves[l].param];
     update.state = device_.optimizer(group);
     update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
     std::vector<void*>& slots = update.slots.emplace_back();
     for (const tenon_slot_decl& slot : device_.slots()[group]) {
-      const auto state = std::find_if(instr.out.begin() + 1, instr.out.end(),
-                                      [&](const Operand& out) { return out.name == slot.name; });
+      const Operand* state = state_of_slot(states, slot.name, dtype_of(slot, param.operand.dtype));
+      if (state == nullptr) {
+        return Error{"P038", fmt::format("no state for slot '{}' of {}", slot.name, param.name),
+                     program_.name, "", TENON_E_INTERNAL};
+      }
       slots.push_back(address(*state, part.at));
     }
-    const TensorInfo& param = program_.params[layout.leaves[l].param];
     tenon_update& piece = update.pieces.emplace_back();
     piece.struct_size = sizeof piece;
     piece.dtype = static_cast<uint32_t>(param.operand.dtype);
@@ -189,6 +198,7 @@ void Executor::add_updates(const Instr& instr) {
     piece.grad = address(instr.in[0], part.at);
     piece.slots = slots.data();
   }
+  return {};
 }
 
 Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const {

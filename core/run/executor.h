@@ -61,7 +61,7 @@ class Executor {
   Status add_calls(InstrId id);
   Status add_call(InstrId id, const Instr& instr);
   Status prepare_transfer(const Instr& instr, Record& record);
-  void add_updates(const Instr& instr);
+  Status add_updates(const Instr& instr);
   int64_t offset(const Instr& instr) const;
   size_t member(const FlatLayout& layout) const;
   template <bool kTraced>

@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include <algorithm>
+#include <span>
 
 #include "layouts.h"
 #include "plan/program/bucket_kernels.h"
@@ -130,10 +131,11 @@ class Preparing {
     update.scale = memory_.at(program_, instr.in[1].buffer, instr.in[1].offset, sizeof(double));
     std::vector<void*>& slots = update.slots.emplace_back();
     for (const tenon_slot_decl& slot : machine_.optimizer.slots(update.group)) {
-      const auto named = std::find_if(instr.out.begin() + 1, instr.out.end(),
-                                      [&](const Operand& out) { return out.name == slot.name; });
-      require(named != instr.out.end(), "an update lacks a slot");
-      slots.push_back(address(*named));
+      const Dtype dtype =
+          slot.dtype == TENON_SLOT_DTYPE_OF_PARAM ? param.operand.dtype : static_cast<Dtype>(slot.dtype);
+      const Operand* state = state_of_slot(std::span(instr.out).subspan(1), slot.name, dtype);
+      require(state != nullptr, "an update lacks a slot");
+      slots.push_back(address(*state));
     }
     tenon_update& piece = update.pieces.emplace_back();
     piece.struct_size = sizeof piece;

@@ -63,19 +63,18 @@ void Params::place_states(size_t bucket) {
   for (const FlatLayout::Leaf& leaf : layout.leaves) {
     const TensorInfo& param = program.params[leaf.param];
     for (const StateSlot& slot : optimizer.groups[static_cast<size_t>(leaf.group)]) {
-      auto it = std::ranges::find_if(
-          states, [&](const Operand& s) { return s.name == slot.name && s.dtype == slot.dtype; });
-      if (it == states.end()) {
+      const Operand* state = state_of_slot(states, slot.name, slot.dtype);
+      if (state == nullptr) {
         Operand made{kNone, 0, slot.dtype, {most_at(program.mesh, layout, layout.depth())}, slot.name};
         made.buffer =
             scope_.builder.add_buffer(slot.name + "." + std::to_string(bucket), Space::state, made.bytes());
-        it = states.insert(states.end(), made);
+        state = &states.emplace_back(made);
       }
       TensorInfo info = param;
       info.name = param.name + "/" + optimizer.plugin + "." + slot.name;
       info.operand.name = info.name;
       info.operand.dtype = slot.dtype;
-      info.operand.buffer = it->buffer;
+      info.operand.buffer = state->buffer;
       info.operand.offset = layout.depth() > 0 ? 0 : static_cast<uint64_t>(leaf.first * size_of(slot.dtype));
       info.depth = layout.depth();
       info.init = Init{};

@@ -17,6 +17,12 @@ const char* name_of(Space space) {
 
 const Operand& moved_operand(const Instr& instr) { return instr.in.empty() ? instr.out[0] : instr.in[0]; }
 
+const Operand* state_of_slot(std::span<const Operand> states, std::string_view name, Dtype dtype) {
+  const auto found = std::ranges::find_if(
+      states, [&](const Operand& state) { return state.name == name && state.dtype == dtype; });
+  return found == states.end() ? nullptr : &*found;
+}
+
 namespace {
 
 // How many members, one behind the other, have one part at this depth.

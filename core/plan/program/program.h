@@ -4,7 +4,9 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/assert.h"
@@ -99,6 +101,10 @@ inline TransferKind transfer_of(const Instr& instr) { return transfer_named(inst
 inline bool is_transfer(const Instr& instr) { return transfer_of(instr) != TransferKind::none; }
 // What a transfer sends, or, on its receiving end, gets.
 const Operand& moved_operand(const Instr& instr);
+
+// Of the states of an update that of a slot, which name and dtype tell together: two groups of the optimizer
+// may name slots alike that differ in dtype. NULL: there is none.
+const Operand* state_of_slot(std::span<const Operand> states, std::string_view name, Dtype dtype);
 
 // A parameter or a state slot: what checkpoints hold.
 struct TensorInfo {

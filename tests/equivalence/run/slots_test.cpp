@@ -1,0 +1,93 @@
+// States of an optimizer whose groups name a slot alike, and mean different dtypes.
+#include <algorithm>
+
+#include "close.hpp"
+#include "recipes.hpp"
+
+namespace tenon::test {
+namespace {
+
+// One slot "m": f64 where weight_decay is 0, f32 elsewhere. Counts steps in it, and leaves parameters alone.
+struct Group {
+  tenon_slot_decl slot;
+};
+
+Group* group_of(tenon_optimizer_state* state) { return reinterpret_cast<Group*>(state); }
+
+tenon_code open(const tenon_option* options, uint32_t count, tenon_optimizer_state** out, tenon_error*) {
+  const bool plain = std::any_of(options, options + count, [](const tenon_option& option) {
+    return std::string_view(option.key) == "weight_decay" && option.f == 0;
+  });
+  *out = reinterpret_cast<tenon_optimizer_state*>(new Group{{"m", plain ? TENON_F64 : TENON_F32, 0}});
+  return TENON_OK;
+}
+
+void close(tenon_optimizer_state* state) { delete group_of(state); }
+
+tenon_code describe(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error*) {
+  info->num_slots = 1;
+  info->slots = &reinterpret_cast<const Group*>(state)->slot;
+  info->granule = TENON_GRANULE_ELEMENT;
+  info->num_stats = 0;
+  return TENON_OK;
+}
+
+template <class T>
+void count_step(void* slot, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) ++static_cast<T*>(slot)[i];
+}
+
+tenon_code step(tenon_optimizer_state* state, const tenon_stream*, tenon_update* const* updates,
+                uint32_t count, const tenon_step_scalars*, tenon_error*) {
+  for (uint32_t u = 0; u < count; ++u) {
+    const auto count_in = group_of(state)->slot.dtype == TENON_F64 ? count_step<double> : count_step<float>;
+    count_in(updates[u]->slots[0], updates[u]->count);
+  }
+  return TENON_OK;
+}
+
+constexpr tenon_optimizer kTable{sizeof(tenon_optimizer), kDLCPU, open, close, describe, nullptr, step};
+
+Json recipe() {
+  const TinyModel tiny;
+  return tiny_recipe(gpt2_model(tiny), corpus_file(), tiny.context);
+}
+
+void count_steps(PluginSet& plugins) { plugins.optimizer.table = &kTable; }
+
+TEST(Slots, are_found_by_name_and_dtype) {
+  for (int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    Json document = recipe();
+    if (ranks > 1)
+      document["strategies"].push_back({{"plugin", "parallel/zero"}, {"options", {{"stage", 2}}}});
+    const RunRecord record = must_run(document, {.ranks = ranks, .steps = 2, .change_plugins = count_steps});
+    std::map<Dtype, int> found;
+    for (const auto& [name, bytes] : record.tensors) {
+      if (!name.ends_with(".m")) continue;
+      const Dtype dtype = record.dtypes.at(name);
+      ++found[dtype];
+      const std::vector<double> values = as_doubles(bytes, dtype);
+      EXPECT_EQ(values, std::vector<double>(values.size(), 2.0)) << name;
+    }
+    EXPECT_GT(found[Dtype::f32], 0);
+    EXPECT_GT(found[Dtype::f64], 0);
+  }
+}
+
+TEST(Slots, that_a_program_lacks_are_told) {
+  PluginRegistry registry(test_registry());
+  const Recipe read = read_recipe(recipe()).value();
+  PluginSet plugins = load_plugins(registry, read).value();
+  auto programs = std::make_shared<Programs>(*compile_programs(read, plugins, 1, true).value());
+  for (Instr& instr : programs->train->programs[0].instrs) {
+    if (instr.kind == "update") instr.out.back().name = "other";
+  }
+  const auto record = run_virtual(recipe(), {.programs = programs});
+  ASSERT_FALSE(record.ok());
+  EXPECT_EQ(record.error().code, "P038");
+  EXPECT_TRUE(record.error().cause.starts_with("no state for slot 'exp_avg_sq' of ")) << record.error().cause;
+}
+
+}  // namespace
+}  // namespace tenon::test
