@@ -47,12 +47,20 @@ bool writes(const Program& program, const TensorInfo& tensor, size_t index, int6
   return static_cast<int64_t>(index) % holders == mine;
 }
 
-// The part of a recipe that a checkpoint fixes: the model and what decides which sample comes when.
-Json identity(const Recipe& recipe) {
-  const Json document = Json::parse(recipe.document);
-  Json out;
-  for (const char* key : {"seed", "precision", "batch", "context"}) out[key] = document.at(key);
-  return out;
+// What of a recipe a checkpoint fixes beside the model: it decides which sample comes when, and which never.
+struct Fixed {
+  const char* name;
+  const char* pointer;
+};
+constexpr Fixed kFixed[] = {{"seed", "/seed"},
+                            {"precision", "/precision"},
+                            {"batch", "/batch"},
+                            {"context", "/context"},
+                            {"data.valid", "/data/valid"}};
+
+// Null: the recipe leaves it out.
+Json value_of(const Json& recipe, const Fixed& fixed) {
+  return recipe.value(Json::json_pointer(fixed.pointer), Json());
 }
 
 }  // namespace
@@ -136,12 +144,12 @@ Status Checkpoints::check_same_run(const checkpoint::Manifest& manifest, const J
   }
   TENON_CHECK(checkpoint::match(saved, expected));
   if (!training()) return {};
-  const Json& before = meta.at("recipe");
-  const Json now = identity(session_.recipe());
-  for (const auto& [key, value] : now.items()) {
-    if (before.at(key) == value) continue;
-    return Error{"C020",
-                 fmt::format("{}: checkpoint {}, recipe {}", key, before.at(key).dump(), value.dump()), place,
+  const Json now = Json::parse(session_.recipe().document);
+  for (const Fixed& fixed : kFixed) {
+    const Json before = value_of(meta.at("recipe"), fixed), value = value_of(now, fixed);
+    if (before == value) continue;
+    return Error{"C020", fmt::format("{}: checkpoint {}, recipe {}", fixed.name, before.dump(), value.dump()),
+                 place,
                  "it decides which sample comes when and must not change; number of ranks and mesh may",
                  TENON_E_CHECKPOINT};
   }

@@ -54,5 +54,38 @@ TEST(Checkpoints, of_a_rank_that_cannot_write_are_given_up_by_all_and_the_next_o
   std::filesystem::remove_all(folder);
 }
 
+// Samples that were held out would be trained on, and the order of all others would be another.
+TEST(Checkpoints, of_a_run_that_held_out_other_samples_are_refused) {
+  std::string folder = testing::TempDir() + "tenon_checkpoints_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  checkpoint::PosixStorage storage;
+  const auto saved =
+      run_virtual(recipe(), {.steps = 1, .after = [&](Session& session) -> Status {
+                               return Checkpoints(session).save(storage, folder, "run").ok()
+                                          ? Status()
+                                          : Error{"X000", "it did not save", "", "", TENON_E_IO};
+                             }});
+  ASSERT_TRUE(saved.ok()) << saved.error().text();
+  const auto resumed_with = [&](const Json& valid) {
+    Json document = recipe();
+    document["data"]["valid"] = valid;
+    std::string said = "loaded";
+    const auto load = [&](Session& session) -> Status {
+      const auto loaded = Checkpoints(session).load(storage, folder);
+      if (!loaded.ok()) said = loaded.error().text();
+      return {};
+    };
+    const auto run = run_virtual(document, {.steps = 0, .before = load});
+    EXPECT_TRUE(run.ok());
+    return said;
+  };
+  EXPECT_EQ(resumed_with(0.1), "loaded");
+  EXPECT_EQ(resumed_with(0.2),
+            "error[C020]: data.valid: checkpoint 0.1, recipe 0.2\n  --> " + folder +
+                "/step-1\n  fix: it decides which sample comes when and must not change; number of ranks and "
+                "mesh may");
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tenon::test
