@@ -1,6 +1,7 @@
 #include "graph/joint.h"
 
 #include "graph/ops.h"
+#include "graph/outside_training.h"
 #include "graph/propagate.h"
 
 namespace tenon {
@@ -71,6 +72,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   const bool with_loss = kind != ProgramKind::logits;
   TENON_TRY(ForwardGraph forward, build_forward(recipe, batch, recipe.context, with_loss));
   if (annotate) TENON_CHECK(annotate(forward.graph, mesh));
+  if (kind != ProgramKind::train) forward = outside_training(forward);
   if (kind == ProgramKind::logits) replicate_batch(forward.graph);
   std::map<std::string, ValueId> outputs;
   std::vector<LeafGrad> leaves;

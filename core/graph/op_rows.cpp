@@ -203,6 +203,7 @@ constexpr OpRow kGraph[] = {
      .attrs = "p float, key int",
      .doc = "keep where u >= p, scaled by 1/(1-p); u from Philox, see below. Its own backward",
      .inplace = "x",
+     .training_only = "x",
      .flops = 12,
      .whole = "e",
      .linear = "x",
@@ -235,8 +236,7 @@ constexpr OpRow kGraph[] = {
      .passes = "x y"},
 
     // -- mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut;
-    // the
-    // sums that move rows are not counted as work.
+    // the sums that move rows are not counted as work.
     {.kind = "route_topk",
      .inputs = "logits[b s e]",
      .outputs = "gate[b s k=k], expert[b s k] i32, slot[b s k] i32, aux[] f64",

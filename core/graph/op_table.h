@@ -36,7 +36,9 @@ struct OpRow {
   const char* doc = "";          // what it computes, for docs/reference/ops.md
   OpRunner runner = OpRunner::kernel;
   const char* inplace = "";  // output 0 may take over the memory of this input
-  double flops = 0;          // per point of the product of all letters
+  // The op is there in training alone: in a program that does not train, this input stands for its output.
+  const char* training_only = "";
+  double flops = 0;  // per point of the product of all letters
 
   // Sharding. A letter may be sharded, and one that no output has is then summed over, unless it stands in
   // `whole`; "!v": the op exchanges over v itself. `linear`: sets of inputs in which the op is jointly

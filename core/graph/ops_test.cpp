@@ -73,6 +73,20 @@ TEST(OpTableTest, GradientsFindTheirOperandsByName) {
   EXPECT_EQ(fault_of(*find_op("gelu"), *find_op("gelu_dgrad")), "");
 }
 
+TEST(OpTableTest, AnOpOfTrainingAloneHasAnInputThatCanStandForItsOneOutput) {
+  int found = 0;
+  for (const OpDef& def : op_table()) {
+    if (*def.training_only == '\0') continue;
+    ++found;
+    ASSERT_EQ(def.out.size(), 1u) << def.kind;
+    ASSERT_TRUE(has(def.in, def.training_only)) << def.kind;
+    const OperandDef& input = def.in[def.input(def.training_only)];
+    EXPECT_EQ(input.dims, def.out[0].dims) << def.kind;
+    EXPECT_EQ(input.type, def.out[0].type) << def.kind;
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(OpTableTest, AShardTakesAllAttributesOfItsOpThatAKernelNeeds) {
   int found = 0;
   for (const OpDef& def : op_table()) {

@@ -147,6 +147,8 @@ Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) 
   auto* ids = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("tokens")));
   auto* targets = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("targets")));
   auto* positions = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("positions")));
+  *reinterpret_cast<int64_t*>(device_->address(program, inputs.at("samples"))) = -1;  // none of the data
+  *reinterpret_cast<int64_t*>(device_->address(program, inputs.at("step"))) = steps_done_ + 1;
   for (const TokenRange& range : ranges) {
     for (int64_t at = range.first; at < range.first + range.count; ++at) {
       const auto i = static_cast<size_t>(at);

@@ -208,7 +208,7 @@ function nn.attention(given)
     { scale = record.scale or 1 / math.sqrt(q.dims[5][2]) })
 end
 
--- nn.dropout { x, p = 0.1 }: nothing when p is 0.
+-- nn.dropout { x, p = 0.1 }: in training alone; nothing when p is 0.
 function nn.dropout(given)
   local record, g = layer("nn.dropout", given, { p = s.required(s.number { min = 0, below = 1 }) })
   local x = record[1]

@@ -93,14 +93,16 @@ void fill_inputs(const Program& program, int64_t rank, const std::vector<int64_t
   }
 }
 
-void fill_prompt(const Program& program, int64_t rank, const std::vector<int32_t>& prompt,
+void fill_prompt(const Program& program, int64_t rank, const std::vector<int32_t>& prompt, int64_t step,
                  RankMemory& memory) {
-  check(program, {"tokens", "targets", "positions"});
+  check(program, {"tokens", "targets", "positions", "samples", "step"});
   const std::vector<TokenRange> ranges = ranges_of(program, rank);
   const auto& inputs = program.inputs[0];
   Writer ids(program, inputs, "tokens", count(ranges) * 4, memory);
   Writer targets(program, inputs, "targets", count(ranges) * 4, memory);
   Writer positions(program, inputs, "positions", count(ranges) * 4, memory);
+  Writer(program, inputs, "samples", 8, memory).put(int64_t{-1});
+  Writer(program, inputs, "step", 8, memory).put(step);
   for (const TokenRange& range : ranges) {
     for (int64_t at = range.first; at < range.first + range.count; ++at) {
       ids.put(prompt[static_cast<size_t>(at)]);

@@ -180,7 +180,8 @@ void Subject::sample_logits(const std::vector<Program>& programs, Completion com
   Interpreter interpreter(*machine_, programs, memory);
   for (int64_t rank = 0; rank < mesh_.world(); ++rank) {
     memory[static_cast<size_t>(rank)].poison_arena();
-    fill_prompt(program_of(programs, rank), rank, sample(0).tokens, memory[static_cast<size_t>(rank)]);
+    fill_prompt(program_of(programs, rank), rank, sample(0).tokens, kSteps + 1,
+                memory[static_cast<size_t>(rank)]);
   }
   interpreter.run({kSteps, 0}, completion, seed);
   for (int64_t rank = 0; rank < mesh_.world(); ++rank)

@@ -181,13 +181,20 @@ std::string doc_of(const OpDef& def) {
   return "";
 }
 
+std::string meaning_cell(const OpDef& def) {
+  std::string out = doc_of(def);
+  if (*def.training_only != '\0')
+    out += fmt::format(". In training alone: else {} = {}", def.out[0].name, def.training_only);
+  return cell(out);
+}
+
 template <class Wanted>
 void print_rows(Wanted wanted) {
   fmt::print("| kind | inputs | outputs | attributes | meaning |\n|---|---|---|---|---|\n");
   for (const OpDef& def : op_table()) {
     if (!wanted(def)) continue;
     fmt::print("| `{}` |{}|{}|{}|{}|\n", def.kind, operands_cell(def, def.in, false),
-               operands_cell(def, def.out, true), attrs_cell(def), cell(doc_of(def)));
+               operands_cell(def, def.out, true), attrs_cell(def), meaning_cell(def));
   }
 }
 
