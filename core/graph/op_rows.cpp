@@ -238,7 +238,7 @@ constexpr OpRow kGraph[] = {
     // -- mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut;
     // the sums that move rows are not counted as work.
     {.kind = "route_topk",
-     .inputs = "logits[b s e]",
+     .inputs = "logits[b s e], sample[b] i64",
      .outputs = "gate[b s k=k], expert[b s k] i32, slot[b s k] i32, aux[] f64",
      .attrs = "k int, group int, capacity int, renormalise int, aux float",
      .doc = "the k experts of each token, and a slot at each; see below",
@@ -250,7 +250,7 @@ constexpr OpRow kGraph[] = {
      // that is differentiated.
      .input_grad = "route_topk_dgrad"},
     {.kind = "route_topk_dgrad",
-     .inputs = "dgate[b s k], logits[b s e], expert[b s k] i32",
+     .inputs = "dgate[b s k], logits[b s e], sample[b] i64, expert[b s k] i32",
      .outputs = "dlogits[b s e]",
      .attrs = "group int, renormalise int, aux float",
      .doc = "the gradient of the gates plus that of aux, which is not multiplied by anything",

@@ -243,7 +243,7 @@ function nn.route(given)
   local logits = emit(g, "linear", record.name, { x, use_param(g, what, weight) })
   -- A token's choices are different experts, so more slots than tokens are never used.
   local capacity = math.min(group, math.ceil(record.capacity_factor * group * k / experts))
-  local out = graph.emit_all(g, "route_topk", record.name .. ".gate", { logits },
+  local out = graph.emit_all(g, "route_topk", record.name .. ".gate", { logits, input(g, "samples") },
     { k = k, group = group, capacity = capacity, renormalise = record.renormalise and 1 or 0, aux = record.aux })
   g.groups[#g.groups + 1] = group
   return s.make(Routing, {

@@ -73,7 +73,7 @@ return {
       outputs = { { "z", "e.." } },
     },
     route_topk = {
-      inputs = { { "logits", "b s e" } },
+      inputs = { { "logits", "b s e" }, { "sample", "b" } },
       outputs = { { "gate", "b s k=k" }, { "expert", "b s k" }, { "slot", "b s k" }, { "aux", "" } },
     },
     dispatch = {

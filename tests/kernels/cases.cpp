@@ -228,7 +228,7 @@ Op CaseMaker::linear_cross_entropy_grad(const Op& forward) const {
   return op;
 }
 
-// Half of the choices find a slot if they are spread evenly.
+// Half of the choices find a slot if they are spread evenly. The last of several samples does not exist.
 Op CaseMaker::route_topk(Logits kind, bool renormalise, double aux) {
   const int64_t experts = std::min<int64_t>(n_.v, 7), k = std::min<int64_t>(experts, 3);
   const int64_t group = std::max<int64_t>(1, n_.s % 2 == 0 ? n_.s / 2 : n_.s);
@@ -236,8 +236,10 @@ Op CaseMaker::route_topk(Logits kind, bool renormalise, double aux) {
   Tensor logits = random({n_.b, n_.s, experts});
   for (int64_t i = 0; kind == Logits::tied && i < logits.elements(); ++i)
     logits.set(i, std::round(logits.at(i)));
+  Tensor sample(TENON_I64, {n_.b});
+  for (int64_t i = 0; i < n_.b; ++i) sample.set(i, i > 0 && i == n_.b - 1 ? -1 : static_cast<double>(i));
   return {"route_topk",
-          {logits},
+          {logits, sample},
           {real({n_.b, n_.s, k}), Tensor(TENON_I32, {n_.b, n_.s, k}), Tensor(TENON_I32, {n_.b, n_.s, k}),
            Tensor(TENON_F64, {})},
           {integer("k", k), integer("group", group), integer("capacity", capacity),

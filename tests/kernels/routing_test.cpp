@@ -23,7 +23,7 @@ class Routing : public testing::TestWithParam<const char*> {
     Tensor in(TENON_F64, {batch, seq, kExperts});
     for (size_t i = 0; i < logits.size(); ++i) in.set(static_cast<int64_t>(i), logits[i]);
     return {"route_topk",
-            {in},
+            {in, Tensor(TENON_I64, {batch})},
             {Tensor(TENON_F64, {batch, seq, s.k}), Tensor(TENON_I32, {batch, seq, s.k}),
              Tensor(TENON_I32, {batch, seq, s.k}), Tensor(TENON_F64, {})},
             {integer("k", s.k), integer("group", s.group), integer("capacity", s.capacity),
@@ -96,6 +96,24 @@ TEST_P(Routing, auxiliary_loss_counts_dropped_choices_and_adds_up_groups) {
     const auto out = run(route(same, 1, {.group = group, .capacity = 1, .aux = 0.5}));
     EXPECT_NEAR(out[3].at(0), 0.5 * 4 * kExperts * p, 1e-14) << group;
   }
+}
+
+TEST_P(Routing, auxiliary_loss_is_of_the_samples_that_exist) {
+  std::vector<double> logits;
+  for (int i = 0; i < 4 * 6 * kExperts; ++i) logits.push_back(std::sin(i * i));
+  const Settings settings{.k = 2, .group = 3, .capacity = 1};
+  const auto whole = run(route(logits, 4, settings));
+  Op op = route(logits, 4, settings);
+  double aux = 0;
+  for (int64_t b = 0; b < 4; ++b) {
+    op.in[1].set(b, b == 1 || b == 3 ? -1 : 100 + static_cast<double>(b));
+    const auto at = logits.begin() + b * 6 * kExperts;
+    if (op.in[1].at(b) >= 0) aux += run(route({at, at + 6 * kExperts}, 1, settings))[3].at(0);
+  }
+  const auto some = run(op);
+  EXPECT_NEAR(some[3].at(0), aux, 1e-12);
+  EXPECT_LT(some[3].at(0), 0.8 * whole[3].at(0));
+  for (size_t k = 0; k < 3; ++k) EXPECT_EQ(values(some[k]), values(whole[k]));  // its tokens are routed
 }
 
 TEST_P(Routing, of_a_group_does_not_depend_on_the_others) {

@@ -54,7 +54,7 @@ FeedForward expert_feed_forward(const TinyModel& m) {
        param(l + "mlp.experts.up_proj.weight", {e, f, h}),
        param(l + "mlp.experts.down_proj.weight", {e, h, f})},
       {op("linear", {"n2", l + "mlp.router.weight"}, {"rl"}),
-       op("route_topk", {"rl"}, {"rg", "re", "rs"},
+       op("route_topk", {"rl", "samples"}, {"rg", "re", "rs"},
           {{"k", m.choices}, {"group", m.routed}, {"capacity", m.slots}, {"renormalise", 1}, {"aux", 0.05}}),
        op("dispatch", {"n2", "re", "rs"}, {"d"},
           {{"group", m.routed}, {"experts", m.experts}, {"capacity", m.slots}}),

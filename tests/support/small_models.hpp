@@ -187,7 +187,7 @@ inline constexpr const char* kMoeModel = R"({
      ],
      "ops": [
        {"op": "linear", "in": ["x", "h.{i}.router.weight"], "out": ["r"]},
-       {"op": "route_topk", "in": ["r"], "out": ["g", "e", "s"],
+       {"op": "route_topk", "in": ["r", "samples"], "out": ["g", "e", "s"],
         "attrs": {"k": 2, "group": 2, "capacity": 1, "renormalise": 1, "aux": 0.3}},
        {"op": "dispatch", "in": ["x", "e", "s"], "out": ["d"], "attrs": {"group": 2, "experts": 4, "capacity": 1}},
        {"op": "grouped_linear", "in": ["d", "h.{i}.gate.weight"], "out": ["gate"]},

@@ -38,15 +38,21 @@ void count_choices(const int32_t* expert, int64_t choices, double* counts, int64
 constexpr int64_t kParts = 32;
 
 struct Routing {
-  int64_t tokens, experts, k, group, groups, parts;
+  int64_t seq, tokens, experts, k, group, groups, parts;
 
   explicit Routing(const Problem& p)
-      : tokens(p.size("b") * p.size("s")),
+      : seq(p.size("s")),
+        tokens(p.size("b") * seq),
         experts(p.size("e")),
         k(p.size("k")),
         group(p.integer("group")),
         groups(tokens / group),
         parts(std::min(kParts, groups)) {}
+
+  // Whether a group is of a sample that exists; those of others are no part of aux.
+  bool exists(const Call& call, size_t samples, int64_t g) const {
+    return call.in<int64_t>(samples)[g * group / seq] >= 0;
+  }
 
   // body(group, scratch)
   template <class Body>
@@ -103,6 +109,7 @@ void route_topk(const Call& call) {
     route_tokens<T>(call, n, g * n.group, mean, p, counts);
     give_slots(call, n, g * n.group, counts);
     balance[g] = 0;
+    if (!n.exists(call, 1, g)) return;
     for (int64_t e = 0; e < n.experts; ++e)
       balance[g] += counts[e] / static_cast<double>(n.group * n.k) * mean[e];
   });
@@ -131,18 +138,19 @@ template <class T>
 void route_topk_dgrad(const Call& call) {
   const Routing n(call.problem);
   const bool renormalise = call.problem.integer("renormalise") != 0;
-  const auto* expert = call.in<int32_t>(2);
+  const auto* expert = call.in<int32_t>(3);
   check_indices(call.problem.kind(), "expert", expert, n.tokens * n.k, n.experts, Padding::refused);
   // Of each p, for one choice in the group.
   const double aux =
       call.problem.number("aux") * static_cast<double>(n.experts) / static_cast<double>(n.group * n.k);
   n.each_group(call, [&](int64_t g, double* scratch) {
     double *counts = scratch, *p = counts + n.experts, *dp = p + n.experts;
+    const double of_choice = n.exists(call, 2, g) ? aux : 0;
     count_choices(expert + g * n.group * n.k, n.group * n.k, counts, n.experts);
     for (int64_t t = g * n.group; t < (g + 1) * n.group; ++t) {
       T* dlogits = call.out<T>(0) + t * n.experts;
       softmax(call.in<T>(1) + t * n.experts, p, n.experts);
-      for (int64_t e = 0; e < n.experts; ++e) dp[e] = aux * counts[e];
+      for (int64_t e = 0; e < n.experts; ++e) dp[e] = of_choice * counts[e];
       add_gate_gradient(call.in<T>(0) + t * n.k, expert + t * n.k, n.k, renormalise, p, dp);
       double common = 0;
       for (int64_t e = 0; e < n.experts; ++e) common += p[e] * dp[e];

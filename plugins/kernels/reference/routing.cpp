@@ -48,7 +48,13 @@ void give_slots(const Call& call, const int32_t* expert, int32_t* slot) {
   }
 }
 
-// aux = coefficient * sum over groups of tokens * experts * sum_e f_e * (mean over the group's tokens of p_e)
+// Whether a token is of a sample that exists; those of others are no part of aux.
+bool exists(const Call& call, size_t samples, int64_t token) {
+  return call.in<int64_t>(samples)[token / call.size("s")] >= 0;
+}
+
+// aux = coefficient * sum over groups of samples that exist of
+//       tokens * experts * sum_e f_e * (mean over the group's tokens of p_e)
 template <class T>
 void route_topk(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), experts = call.size("e"), k = call.size("k");
@@ -71,6 +77,7 @@ void route_topk(const Call& call) {
       for (int64_t e = 0; e < experts; ++e) mean[e] += p[e] / static_cast<double>(group);
     }
     give_slots(call, expert, call.out<int32_t>(2) + first * k);
+    if (!exists(call, 1, first)) continue;
     shares(expert, group * k, f, experts);
     double balance = 0;
     for (int64_t e = 0; e < experts; ++e) balance += f[e] * mean[e];
@@ -79,20 +86,22 @@ void route_topk(const Call& call) {
   *call.out<double>(3) = call.number("aux") * aux;
 }
 
-// dp is that of the gates plus coefficient * experts * f_e; dlogits = p * (dp - sum_e p dp).
+// dp is that of the gates plus, in a sample that exists, coefficient * experts * f_e; dlogits = p * (dp -
+// sum_e p dp).
 template <class T>
 void route_topk_dgrad(const Call& call) {
   const int64_t tokens = call.size("b") * call.size("s"), experts = call.size("e"), k = call.size("k");
   const int64_t group = call.integer("group");
   const bool renormalise = call.integer("renormalise") != 0;
   double *p = call.workspace<double>(), *dp = p + experts;
-  check_indices(call.problem.kind(), "expert", call.in<int32_t>(2), tokens * k, experts, Padding::refused);
+  check_indices(call.problem.kind(), "expert", call.in<int32_t>(3), tokens * k, experts, Padding::refused);
   for (int64_t t = 0; t < tokens; ++t) {
     const T* dgate = call.in<T>(0) + t * k;
-    const int32_t* expert = call.in<int32_t>(2) + t * k;
+    const int32_t* expert = call.in<int32_t>(3) + t * k;
     softmax(call.in<T>(1) + t * experts, p, experts);
-    shares(call.in<int32_t>(2) + t / group * group * k, group * k, dp, experts);
-    for (int64_t e = 0; e < experts; ++e) dp[e] *= call.number("aux") * static_cast<double>(experts);
+    shares(call.in<int32_t>(3) + t / group * group * k, group * k, dp, experts);
+    const double aux = exists(call, 2, t) ? call.number("aux") : 0;
+    for (int64_t e = 0; e < experts; ++e) dp[e] *= aux * static_cast<double>(experts);
     double sum = 0, weighted = 0;
     for (int64_t j = 0; j < k; ++j) {
       sum += p[expert[j]];

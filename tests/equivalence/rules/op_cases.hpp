@@ -64,8 +64,8 @@ inline std::vector<OpCase> special_cases() {
       {"attention_dgrad", "attention_dgrad", {5, 5, 4, 4, 5, 4, 2, 2}, scale},
       {"gelu_experts", "gelu", {5}, {}},
       {"swiglu_experts", "swiglu", {5, 5}, {}},
-      {"route_topk", "route_topk", {3}, route},
-      {"route_topk_dgrad", "route_topk_dgrad", {3, 3, 3}, routed},
+      {"route_topk", "route_topk", {3, 1}, route},
+      {"route_topk_dgrad", "route_topk_dgrad", {3, 3, 1, 3}, routed},
       {"dispatch", "dispatch", {3, 3, 3}, slots},
       {"dispatch_dgrad", "dispatch_dgrad", {5, 3, 3}, group},
       {"combine", "combine", {5, 3, 3, 3}, group},
@@ -141,7 +141,10 @@ inline Tensor random_input(const OpDef& def, const OpCase& c, const Rule& rule, 
                                                       : Dtype::f64;
   if (dtype == Dtype::f64) return random_real(random, dims, dtype, name.starts_with("sq") ? 0.5 : -2, 2);
   Tensor out(dtype, dims);
-  for (int64_t j = 0; j < out.size(); ++j) out.set(j, static_cast<double>(1 + below(random, 1000)));
+  for (int64_t j = 0; j < out.size(); ++j) {
+    const bool none = name == "sample" && below(random, 4) == 0;
+    out.set(j, none ? -1 : static_cast<double>(1 + below(random, 1000)));
+  }
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Evaluation and logits: what is there for training alone is off, and every input is set.
+// Evaluation and logits: what is there for training alone is off, and what fills up a batch does not count.
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -74,6 +74,35 @@ INSTANTIATE_TEST_SUITE_P(
                     Combination{"pp", "gpt2", {{"pp", 2}}, "pipeline", "1f1b"},
                     Combination{"pp_tp", "gpt2", {{"pp", 2}, {"tp", 2}}, "pipeline sequence", "1f1b"}),
     [](const auto& info) { return info.param.name; });
+
+// -- padding ------------------------------------------------------------------------------------------
+
+// Seven samples of 75 are held out: batches of 2 to 5 end with padding.
+Json held_out(Combination c, int batch) {
+  Json recipe = recipe_of(c, corpus_file(), false);
+  recipe["batch"] = batch;
+  recipe["data"]["valid"] = 6.5 / 75;
+  recipe["eval"]["batches"] = 0;
+  return recipe;
+}
+
+void expect_same_loss(const Seen& one, const Seen& other) {
+  EXPECT_EQ(one.tokens, other.tokens);
+  for (size_t i = 0; i < one.valid.size(); ++i)
+    EXPECT_NEAR(one.valid[i], other.valid.at(i), 1e-12 * one.valid[i]);
+}
+
+TEST(Padding, leaves_the_loss_of_a_mixture_of_experts_as_it_is) {
+  const Seen one = watch(held_out({"", "moe", {{"dp", 1}}, "data"}, 1), 1);
+  EXPECT_EQ(one.tokens.at(0), 6 * 16 + 2);  // the last sample is the end of the text
+  for (int batch : {2, 3, 4, 5}) {
+    SCOPED_TRACE(batch);
+    expect_same_loss(one, watch(held_out({"", "moe", {{"dp", 1}}, "data"}, batch), 1));
+  }
+  expect_same_loss(one, watch(held_out({"", "moe", {{"dp", 2}}, "data expert"}, 4), 2));
+  expect_same_loss(one, watch(held_out({"", "moe", {{"tp", 2}}, "sequence"}, 5), 2));
+  expect_same_loss(one, watch(held_out({"", "moe", {{"pp", 2}}, "pipeline", "1f1b", 2}, 4), 2));
+}
 
 // -- inputs of logits -----------------------------------------------------------------------------------
 
