@@ -42,6 +42,11 @@ uint64_t xxh3_64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.da
 
 uint64_t xxh3_64(std::string_view text) { return xxh3_64(std::as_bytes(std::span(text))); }
 
+std::array<uint64_t, 2> xxh3_128(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.low64, hash.high64};
+}
+
 uint64_t key_from(uint64_t seed, std::string_view name) {
   std::array<std::byte, 8> prefix;
   for (size_t i = 0; i < prefix.size(); ++i) prefix[i] = static_cast<std::byte>(seed >> (8 * i));

@@ -39,6 +39,8 @@ std::string sha256_hex(std::string_view text);
 // XXH3, 64 bits, seed 0.
 uint64_t xxh3_64(std::span<const std::byte> bytes);
 uint64_t xxh3_64(std::string_view text);
+// XXH3, 128 bits, seed 0: the low half, then the high one.
+std::array<uint64_t, 2> xxh3_128(std::span<const std::byte> bytes);
 
 // Key of the random sequence called `name` ("init/wte.weight") under a recipe's seed: the first 8 bytes of
 // SHA-256(seed as 8 bytes, name), both little-endian.

@@ -65,6 +65,26 @@ void settle_phases(Graph& graph) {
   }
 }
 
+// The axes that share out samples, major first. In exact mode they are the upper levels of the fixed tree of
+// sums, in which nothing else comes in between.
+std::vector<AxisId> tree_axes(const Recipe& recipe, const Value& tokens) {
+  std::vector<AxisId> out;
+  for (const Pin& pin : tokens.pins) {
+    if (recipe.exact && pin.dim == size_t{0}) out.push_back(pin.axis);
+  }
+  return out;
+}
+
+// What a joint graph names, by the ids of the placed graph.
+JointGraph mapped(const JointGraph& from, const std::vector<ValueId>& map) {
+  JointGraph out;
+  for (const auto& [name, id] : from.inputs) out.inputs[name] = map[id];
+  for (const auto& [name, id] : from.outputs) out.outputs[name] = map[id];
+  for (const LeafGrad& leaf : from.leaves) out.leaves.push_back({map[leaf.param], map[leaf.grad]});
+  for (ValueId id : from.params) out.params.push_back(map[id]);
+  return out;
+}
+
 }  // namespace
 
 Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKind kind, int64_t batch,
@@ -90,15 +110,14 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
     outputs["norm"] = step.norm;
     outputs["scale"] = step.scale;
   }
-  TENON_TRY(PlacedGraph placed, propagate(forward.graph, mesh, replicated));
-  JointGraph out;
-  for (const auto& [name, id] : outputs) out.outputs[name] = placed.map[id];
-  for (const LeafGrad& leaf : leaves) out.leaves.push_back({placed.map[leaf.param], placed.map[leaf.grad]});
-  for (ValueId id : forward.graph.with_role(Role::param)) out.params.push_back(placed.map[id]);
-  for (ValueId id : forward.graph.with_role(Role::input)) {
-    out.inputs[forward.graph.value(id).name] = placed.map[id];
-  }
+  const std::vector<AxisId> first = tree_axes(recipe, forward.graph.value(forward.tokens));
+  TENON_TRY(PlacedGraph placed, propagate(forward.graph, mesh, replicated, first));
+  JointGraph before{std::move(forward.graph), {}, std::move(outputs), std::move(leaves), {}};
+  before.params = before.graph.with_role(Role::param);
+  for (ValueId id : before.graph.with_role(Role::input)) before.inputs[before.graph.value(id).name] = id;
+  JointGraph out = mapped(before, placed.map);
   out.graph = std::move(placed.graph);
+  out.unplaced = std::make_shared<const JointGraph>(std::move(before));
   settle_phases(out.graph);
   return out;
 }
@@ -109,7 +128,8 @@ Graphs build_graphs(const Recipe& recipe, const Mesh& mesh, int64_t batch, const
   if (!forward.ok()) return out;
   out.model = forward->graph;
   if (annotate && !annotate(forward->graph, mesh).ok()) return out;
-  auto placed = propagate(forward->graph, mesh, {forward->loss, forward->count});
+  const std::vector<AxisId> first = tree_axes(recipe, forward->graph.value(forward->tokens));
+  auto placed = propagate(forward->graph, mesh, {forward->loss, forward->count}, first);
   if (!placed.ok()) return out;
   out.placed = std::move(placed->graph);
   auto joint = build_joint(recipe, mesh, ProgramKind::train, batch, annotate);

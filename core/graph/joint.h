@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "graph/autodiff.h"
 #include "graph/model.h"
@@ -20,6 +21,9 @@ struct JointGraph {
   std::map<std::string, ValueId> outputs;  // "loss", "count", "norm", "scale"; "logits"
   std::vector<LeafGrad> leaves;            // param, its gradient within a microbatch; completion order
   std::vector<ValueId> params;             // in the recipe's order
+  // The same before anything was placed: what a program is proved to compute. Its stages and kinds are those
+  // that the strategies gave to ops. Unset in that one itself.
+  std::shared_ptr<const JointGraph> unplaced = {};
 };
 
 // The graphs on the way to a program of training, for those who ask why it is as it is. Of a recipe that is

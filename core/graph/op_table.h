@@ -68,7 +68,11 @@ struct OpRow {
   const char* passes = "";
   Status (*backward)(Backward&, const Op&) = nullptr;  // in place of these three
 
-  const char* parts = "";  // fused: the kinds that it stands for, in their order
+  // What it is the same as, "z = add(x, y); n, mean, rstd = layernorm(z, w, b)"; "_" is nobody's. fused: the
+  // neighbours that it stands for, in their order. exchange: the pieces that it is where it is cut.
+  const char* parts = "";
+  // The kind that computes the same of operands that are not cut.
+  const char* computes = "";
 };
 
 std::span<const OpRow> graph_rows();

@@ -100,8 +100,16 @@ std::string by_index(const OpDef& def, const std::string& sets) {
   return out;
 }
 
+// "n, mean, rstd = layernorm(z, w, b)"
+PartDef read_part(const std::string& text) {
+  const size_t equals = text.find('='), open = text.find('('), close = text.find(')');
+  PartDef part{split(text.substr(equals + 1, open - equals - 1), ' ').at(0),
+               split(text.substr(open + 1, close - open - 1), ','), split(text.substr(0, equals), ',')};
+  return part;
+}
+
 OpDef read(const OpRow& row, OpUse use) {
-  OpDef def{row, use, {}, {}, false, {}, {}, {}, {}, {}, -1};
+  OpDef def{row, use, {}, {}, false, {}, {}, {}, {}, {}, -1, {}};
   Side in(row.inputs), out(row.outputs);
   def.rule = in.rule + " -> " + out.rule;
   def.in = std::move(in.operands);
@@ -117,6 +125,7 @@ OpDef read(const OpRow& row, OpUse use) {
   }
   def.linear_inputs = by_index(def, row.linear);
   if (row.inplace[0] != '\0') def.inplace_input = static_cast<int>(def.input(row.inplace));
+  for (const std::string& part : split(row.parts, ';')) def.made_of.push_back(read_part(part));
   return def;
 }
 

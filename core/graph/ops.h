@@ -34,6 +34,12 @@ struct AttrDef {
   bool of_graph = false;  // of graph_attrs
 };
 
+// One step of what a row's `parts` says: operands by name.
+struct PartDef {
+  std::string kind;
+  std::vector<std::string> in, out;
+};
+
 struct OpDef : OpRow {
   OpUse use = OpUse::graph;
   std::vector<OperandDef> in, out;
@@ -43,6 +49,7 @@ struct OpDef : OpRow {
   std::string rule, linear_inputs;
   std::vector<SizeNote> in_notes, out_notes;
   int inplace_input = -1;
+  std::vector<PartDef> made_of;  // `parts`
 
   // Where an operand of that name is. The name must be one of the row's.
   size_t input(std::string_view name) const;

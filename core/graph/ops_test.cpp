@@ -109,11 +109,33 @@ TEST(OpTableTest, AttributesOfACutOpAreKept) {
   EXPECT_EQ(shard_attrs(shard, whole), (Attrs{{"start", int64_t{0}}, {"cap", 30.0}}));
 }
 
-TEST(OpTableTest, FusedKindsNameTheOpsThatTheyStandFor) {
+// Every operand of a part is the row's or an earlier part's, and all of the row's outputs are made.
+TEST(OpTableTest, PartsMakeWhatTheirRowPromises) {
   for (const OpDef& def : op_table()) {
-    EXPECT_EQ(words(def.parts).size() > 1, def.use == OpUse::fused) << def.kind;
-    for (const std::string& part : words(def.parts))
-      EXPECT_NE(find_op(part), nullptr) << def.kind << ": " << part;
+    if (def.use == OpUse::fused) EXPECT_GT(def.made_of.size(), 1u) << def.kind;
+    std::set<std::string> there;
+    for (const OperandDef& operand : def.in) there.insert(operand.name);
+    for (const PartDef& part : def.made_of) {
+      const OpDef* kind = find_kind(part.kind);
+      ASSERT_NE(kind, nullptr) << def.kind << ": " << part.kind;
+      EXPECT_EQ(part.in.size(), kind->in.size()) << def.kind << ": " << part.kind;
+      EXPECT_EQ(part.out.size(), kind->out.size()) << def.kind << ": " << part.kind;
+      for (const std::string& name : part.in) EXPECT_TRUE(there.contains(name)) << def.kind << ": " << name;
+      there.insert(part.out.begin(), part.out.end());
+    }
+    if (def.made_of.empty()) continue;
+    for (const OperandDef& operand : def.out)
+      EXPECT_TRUE(there.contains(operand.name)) << def.kind << ": " << operand.name;
+  }
+}
+
+TEST(OpTableTest, AKindThatComputesAnothersResultHasItsOperands) {
+  for (const OpDef& def : op_table()) {
+    const OpDef* same = find_op(def.computes);
+    EXPECT_EQ(same == nullptr, def.computes[0] == '\0') << def.kind;
+    if (same == nullptr) continue;
+    EXPECT_EQ(same->in.size(), def.in.size()) << def.kind;
+    EXPECT_EQ(same->out.size(), def.out.size()) << def.kind;
   }
 }
 

@@ -68,8 +68,14 @@ std::optional<Step> landing_step(const Placement& from, const Placement& to) {
 
 // The next collective on the way from `from` to `to`, or nothing when they are equal. What makes the tensor
 // smaller comes first. Only the innermost axis of a dim can leave it: the blocks of an outer one are not
-// contiguous.
-std::optional<Step> next_step(const Placement& from, const Placement& to) {
+// contiguous. Sums over the axes `first` come before all else, the last of them first.
+std::optional<Step> next_step(const Placement& from, const Placement& to, const std::vector<AxisId>& first) {
+  for (size_t i = first.size(); i-- > 0;) {
+    if (!from.is_partial(first[i]) || to.is_partial(first[i])) continue;
+    const auto target = landing(from, to, first[i]);
+    return move(target ? TransferKind::reduce_scatter : TransferKind::all_reduce, first[i], from,
+                std::nullopt, target);
+  }
   if (auto step = landing_step(from, to)) return step;
   for (size_t d = 0; d < from.dims.size(); ++d) {
     if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
@@ -136,9 +142,10 @@ using Asked = std::function<Reason(AxisId)>;
 
 class Propagator {
  public:
-  Propagator(const Graph& source, const Mesh& mesh, Avoided& avoided)
+  Propagator(const Graph& source, const Mesh& mesh, const std::vector<AxisId>& first, Avoided& avoided)
       : source_(source),
         mesh_(mesh),
+        first_(first),
         avoided_(avoided),
         natural_(source.values().size()),
         reasons_(source, mesh, out_, natural_) {
@@ -321,7 +328,7 @@ class Propagator {
       if (out_.graph.value(target).placement == wanted) return target;
     }
     ValueId current = id;
-    while (const auto step = next_step(out_.graph.value(current).placement, wanted)) {
+    while (const auto step = next_step(out_.graph.value(current).placement, wanted, first_)) {
       Reason reason = asked(step->axis);
       reason.value = id;
       reason.had = from;
@@ -357,6 +364,7 @@ class Propagator {
 
   const Graph& source_;
   const Mesh& mesh_;
+  const std::vector<AxisId>& first_;
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
@@ -470,10 +478,11 @@ Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
 
 }  // namespace
 
-Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated) {
+Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated,
+                              const std::vector<AxisId>& first) {
   Avoided avoided;  // grows with every round, and is bounded by ops times axes
   while (true) {
-    Propagator propagator(source, mesh, avoided);
+    Propagator propagator(source, mesh, first, avoided);
     auto placed = propagator.run(replicated);
     if (placed.ok() || !propagator.retry()) return placed;
   }

@@ -79,6 +79,8 @@ Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, c
   }
   TENON_TRY(out->eval, compile(recipe, ProgramKind::eval, options));
   TENON_TRY(out->logits, compile(recipe, ProgramKind::logits, options));
+  for (const Compiled* one : {&out->eval, &out->logits})
+    TENON_CHECK(check_alike(one->programs, out->layout().programs));
   return std::shared_ptr<const Programs>(out);
 }
 

@@ -12,9 +12,9 @@ namespace tenon::mutants {
 namespace {
 
 // The one place that asks the checks.
-Status check(const Compiled&, const std::vector<Program>& changed) {
-  const auto report = verify(changed);
-  return report.ok() ? Status() : Status(report.error());
+Status check(const Compiled& sound, const std::vector<Program>& changed) {
+  const auto report = verify(changed, *sound.reference);
+  return report.ok() ? check_alike(changed, sound.programs) : Status(report.error());
 }
 
 uint64_t ways(const Sites& sites) {

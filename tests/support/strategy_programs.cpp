@@ -16,18 +16,18 @@ T value_or_throw(Result<T> result) {
 
 }  // namespace
 
-std::vector<Program> compile_document(const Json& document, int world) {
+Compiled compile_document(const Json& document, int world) {
   PluginRegistry registry(test_registry());
   const Recipe recipe = value_or_throw(read_recipe(document));
   const PluginSet plugins = value_or_throw(load_plugins(registry, recipe));
   const Mesh mesh = value_or_throw(resolve_mesh(recipe.mesh, world));
   CompileOptions options = value_or_throw(compile_options(recipe, plugins, mesh));
   options.bucket_bytes = kSmallBuckets;
-  return value_or_throw(compile(recipe, ProgramKind::train, options)).programs;
+  return value_or_throw(compile(recipe, ProgramKind::train, options));
 }
 
-const std::vector<Program>& programs_of(const Combination& c) {
-  static std::map<std::string, std::vector<Program>> known;
+const Compiled& compiled_of(const Combination& c) {
+  static std::map<std::string, Compiled> known;
   auto it = known.find(c.name);
   if (it == known.end())
     it = known.emplace(c.name, compile_document(recipe_of(c, "none", false), world_of(c))).first;

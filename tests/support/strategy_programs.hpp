@@ -6,9 +6,10 @@
 
 namespace tenon::test {
 
-std::vector<Program> compile_document(const Json& document, int world);
+Compiled compile_document(const Json& document, int world);
 
 // Compiled once for all tests of a process.
-const std::vector<Program>& programs_of(const Combination& c);
+const Compiled& compiled_of(const Combination& c);
+inline const std::vector<Program>& programs_of(const Combination& c) { return compiled_of(c).programs; }
 
 }  // namespace tenon::test

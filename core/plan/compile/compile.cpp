@@ -243,6 +243,9 @@ class Needs {
     return it->second;
   }
   uint64_t private_bytes() const { return private_bytes_; }
+  void list(std::map<std::string, uint64_t>& workspaces) const {
+    for (const auto& [key, needs] : known_) workspaces[key] = needs.workspace_bytes;
+  }
 
  private:
   const bool exact_;
@@ -251,7 +254,9 @@ class Needs {
   uint64_t private_bytes_ = 0;
 };
 
-Status add_workspaces(Program& program, bool exact, const CompileOptions& options) {
+// `workspaces` receives what each kernel needs.
+Status add_workspaces(Program& program, bool exact, const CompileOptions& options,
+                      std::map<std::string, uint64_t>& workspaces) {
   Needs needs(exact, options);
   std::vector<Instr> storage;
   for (Instr& instr : program.instrs) {
@@ -268,6 +273,7 @@ Status add_workspaces(Program& program, bool exact, const CompileOptions& option
         static_cast<BufferId>(program.buffers.size() - 1), 0, Dtype::u8, {static_cast<int64_t>(bytes)}, name};
   }
   program.kernel_private_bytes = needs.private_bytes();
+  needs.list(workspaces);
   return {};
 }
 
@@ -322,13 +328,19 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   Compiled out;
   const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
   TENON_TRY(out.programs, emit(joint, mesh, kind, rows, params, emit_options, optimizer));
+  Reference reference{joint.unplaced, mesh,       optimizer, rows.microbatches, kind == ProgramKind::train,
+                      recipe.exact,   rows.owner, {}};
+  if (options.describe) reference.workspaces.emplace();
+  std::map<std::string, uint64_t> workspaces;
   for (Program& program : out.programs) {
     fuse_kernels(program, recipe, options);
-    TENON_CHECK(add_workspaces(program, recipe.exact, options));
+    TENON_CHECK(add_workspaces(program, recipe.exact, options, workspaces));
     schedule_waits(program);
     plan_memory(program);
   }
-  TENON_TRY(out.report, verify(out.programs));
+  if (reference.workspaces) reference.workspaces = std::move(workspaces);
+  out.reference = std::make_shared<const Reference>(std::move(reference));
+  TENON_TRY(out.report, verify(out.programs, *out.reference));
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
   return out;

@@ -46,6 +46,7 @@ struct CompileOptions {
 struct Compiled {
   std::vector<Program> programs;
   VerifyReport report;
+  std::shared_ptr<const Reference> reference = {};  // what they were verified against
 
   // The program that a rank runs.
   const Program& of(int64_t rank) const;

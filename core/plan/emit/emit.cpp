@@ -156,9 +156,13 @@ class JointEmitter {
     return out;
   }
 
-  // Each copy's gradient is added to the owner's, in order, before any reduction.
+  // Each copy's gradient is added to the owner's, in order: before they are reduced, but for exact mode,
+  // whose tree of sums over shards is whole before anything else is added.
   Status join_gradients(const Tied& tied) {
     const auto [owner, home] = tied.at[0];
+    if (context_.options.exact) {
+      for (const auto& [one, bucket] : tied.at) TENON_CHECK(one->gradients().reduce(bucket));
+    }
     for (size_t i = 1; i < tied.at.size(); ++i) {
       const auto [copy, bucket] = tied.at[i];
       const Operand mine = owner->gradients().gradient(home);
@@ -169,7 +173,7 @@ class JointEmitter {
       const auto because = owner->builder().because(why);
       owner->gradients().set_gradient(home, owner->builder().add(mine, other, Phase::step));
     }
-    return owner->gradients().reduce(home);
+    return context_.options.exact ? Status() : owner->gradients().reduce(home);
   }
 
   void hand_out_param(const Tied& tied) {

@@ -98,19 +98,24 @@ Status Gradients::contributed(ValueId id) {
 // First to what this rank holds of the parameters, where that is less than all, then to what it updates.
 Operand Gradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  ProgramBuilder& builder = scope_.builder;
-  const auto because = builder.because(scope_.why(Why::Because::gradient, bucket));
+  const auto because = scope_.builder.because(scope_.why(Why::Because::gradient, bucket));
   Operand now = whole;
   for (size_t outer = 0; outer < layout.depth();) {
     const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
-    const Operand part = builder.scratch("grad_part." + std::to_string(bucket), whole.dtype,
-                                         {most_at(builder.program().mesh, layout, inner)});
-    builder.collective(TransferKind::reduce_scatter, axes_between(layout, outer, inner), phase, now, part);
-    builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
-    now = part;
+    now = scatter(bucket, now, outer, inner, phase);
     outer = inner;
   }
   return now;
+}
+
+Operand Gradients::scatter(size_t bucket, const Operand& held, size_t outer, size_t inner, Phase phase) {
+  ProgramBuilder& builder = scope_.builder;
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  const Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
+                                       {most_at(builder.program().mesh, layout, inner)});
+  builder.collective(TransferKind::reduce_scatter, axes_between(layout, outer, inner), phase, held, part);
+  builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
+  return part;
 }
 
 Status Gradients::reduce(size_t bucket) {
@@ -127,14 +132,76 @@ Status Gradients::reduce(size_t bucket) {
     gradient = now;
     return {};
   }
+  if (scope_.context.options.exact) return reduce_in_tree(bucket);
   std::vector<AxisId> rest = b.reduce;
   if (!b.layout.axes.empty()) {
     std::erase_if(rest, [&](AxisId axis) { return std::ranges::count(b.layout.axes, axis) > 0; });
-    const bool parts_already = per_microbatch(bucket) && !scope_.context.options.exact;
-    if (!parts_already) gradient = reduce_to_part(bucket, gradient, Phase::step);
+    if (!per_microbatch(bucket)) gradient = reduce_to_part(bucket, gradient, Phase::step);
   }
   if (!rest.empty()) emit_all_reduce(scope_.builder, gradient, rest, Phase::step, scope_.context.tree);
   return {};
+}
+
+// In exact mode: the axes that share the batch are the upper levels of the fixed tree, minor ones first, and
+// no other sum comes in between. Where that tree does not end in the parts that a rank updates, it keeps its
+// own part of a sum that all have.
+Status Gradients::reduce_in_tree(size_t bucket) {
+  const Bucket& b = scope_.buckets()[bucket];
+  const FlatLayout& layout = b.layout;
+  const JointGraph& joint = scope_.context.joint;
+  const auto among = [](const std::vector<AxisId>& axes, AxisId axis) {
+    return std::ranges::count(axes, axis) > 0;
+  };
+  std::vector<AxisId> batch = joint.graph.value(joint.inputs.at("tokens")).placement.dims[0], rest = b.reduce;
+  std::erase_if(batch, [&](AxisId axis) { return !among(b.reduce, axis); });
+  std::erase_if(rest, [&](AxisId axis) { return among(batch, axis); });
+  Operand& now = gradients_[bucket];
+  const auto sum = [&](const std::vector<AxisId>& axes) {
+    if (!axes.empty()) emit_all_reduce(scope_.builder, now, axes, Phase::step, scope_.context.tree);
+  };
+  for (size_t outer = 0; outer < layout.depth();) {
+    const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
+    const std::vector<AxisId> group = axes_between(layout, outer, inner);
+    std::vector<AxisId>& owed = batch.empty() ? rest : batch;
+    const bool next = batch.empty() ? std::ranges::all_of(group, [&](AxisId a) { return among(rest, a); })
+                                    : group.size() <= batch.size() &&
+                                          std::equal(group.rbegin(), group.rend(), batch.rbegin());
+    const bool done =
+        std::ranges::none_of(group, [&](AxisId a) { return among(batch, a) || among(rest, a); });
+    if (next) {
+      now = scatter(bucket, now, outer, inner, Phase::step);
+      std::erase_if(owed, [&](AxisId axis) { return among(group, axis); });
+    } else if (done && outer == layout.param_depth) {
+      now = own_part(bucket, now);
+    } else if (owed.empty()) {
+      return Error{
+          "P036",
+          "'" + scope_.builder.program().params[layout.leaves[0].param].name +
+              "' rests in parts over axes whose sums the fixed tree of exact mode takes in another order",
+          "/numerics/mode", "use numerics fast, or cut it over the batch's axes alone", TENON_E_RECIPE};
+    } else {
+      sum({owed.back()});
+      owed.pop_back();
+      continue;
+    }
+    outer = inner;
+  }
+  sum(batch);
+  sum(rest);
+  return {};
+}
+
+Operand Gradients::own_part(size_t bucket, const Operand& held) {
+  ProgramBuilder& builder = scope_.builder;
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  const Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
+                                       {most_at(builder.program().mesh, layout, layout.depth())});
+  Instr instr = builder.begin("own_part", Phase::step);
+  instr.in = {held};
+  instr.out = {part};
+  instr.layout = static_cast<int32_t>(bucket);
+  builder.push(std::move(instr));
+  return part;
 }
 
 // -- norms ------------------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ class Gradients {
   bool per_microbatch(size_t bucket) const;
   std::pair<size_t, int> filling_key(size_t bucket) const;
   Operand reduce_to_part(size_t bucket, const Operand& whole, Phase phase);
+  Operand scatter(size_t bucket, const Operand& held, size_t outer, size_t inner, Phase phase);
+  Status reduce_in_tree(size_t bucket);
+  Operand own_part(size_t bucket, const Operand& held);
   std::vector<NormEntry> norm_plan(int64_t chunk) const;
 
   Scope& scope_;

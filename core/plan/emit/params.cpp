@@ -71,7 +71,7 @@ void Params::place_states(size_t bucket) {
         state = &states.emplace_back(made);
       }
       TensorInfo info = param;
-      info.name = param.name + "/" + optimizer.plugin + "." + slot.name;
+      info.name = state_name(param.name, optimizer, slot);
       info.operand.name = info.name;
       info.operand.dtype = slot.dtype;
       info.operand.buffer = state->buffer;

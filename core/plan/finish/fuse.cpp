@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <optional>
 #include <span>
-#include <sstream>
 
 #include "graph/ops.h"
 
@@ -112,9 +110,10 @@ constexpr std::array<std::pair<const char*, Merge>, 5> kMerges{{
     {"bias_gelu", bias_gelu},
 }};
 
-std::vector<std::string> words(const char* text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
+std::vector<std::string> kinds_of(const OpDef& fused) {
+  std::vector<std::string> out;
+  for (const PartDef& part : fused.made_of) out.push_back(part.kind);
+  return out;
 }
 
 // The fused kinds of the op table, those that replace most first; then sums into gradients, which every
@@ -122,7 +121,7 @@ std::vector<std::string> words(const char* text) {
 std::vector<Rule> make_rules() {
   std::vector<Rule> out;
   for (const auto& [kind, merge] : kMerges)
-    out.push_back({words(find_kind(kind)->parts), find_kind(kind), merge});
+    out.push_back({kinds_of(*find_kind(kind)), find_kind(kind), merge});
   for (const OpDef& def : op_table()) {
     const OpDef* back = find_kind(def.input_grad);
     if (back != nullptr && back->out[0].accumulates) out.push_back({{back->kind, "add"}, back, accumulate});

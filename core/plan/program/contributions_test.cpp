@@ -1,4 +1,4 @@
-// What of an instruction is added up over microbatches, as its row says.
+// What a row says of an instruction.
 #include "plan/program/contributions.h"
 
 #include <gtest/gtest.h>
@@ -6,45 +6,23 @@
 namespace tenon {
 namespace {
 
-Instr of_kind(const char* kind, size_t outputs) {
-  Instr out;
-  out.kind = kind;
-  out.out.resize(outputs);
-  return out;
+TEST(Contributions, of_the_loss_are_made_by_kinds_whose_rows_say_so) {
+  Instr instr;
+  for (const char* kind :
+       {"cross_entropy", "cross_entropy_join", "route_topk", "linear_cross_entropy_grad"}) {
+    instr.kind = kind;
+    EXPECT_TRUE(makes_loss(instr)) << kind;
+  }
+  instr.kind = "layernorm_wgrad";
+  EXPECT_FALSE(makes_loss(instr));
 }
 
-// The outputs that count, each with the op that it is a contribution of.
-std::vector<std::string> contributions(const Instr& instr) {
-  std::vector<std::string> out;
-  for (size_t k = 0; k < instr.out.size(); ++k)
-    out.push_back(is_contribution(instr, k) ? contributing_op(instr, k) : "");
-  return out;
-}
-
-using Ops = std::vector<std::string>;
-
-TEST(Contributions, of_a_loss_are_loss_and_count_but_not_what_backward_needs) {
-  EXPECT_EQ(contributions(of_kind("cross_entropy", 3)), (Ops{"cross_entropy", "cross_entropy", ""}));
-  EXPECT_EQ(contributions(of_kind("cross_entropy_join", 3)),
-            (Ops{"cross_entropy_join", "cross_entropy_join", ""}));
-}
-
-TEST(Contributions, of_a_router_is_its_loss_alone) {
-  const Instr router = of_kind("route_topk", 4);
-  EXPECT_EQ(contributions(router), (Ops{"", "", "", "route_topk"}));
-  EXPECT_TRUE(is_loss(router, 3));
-  EXPECT_FALSE(is_loss(router, 0));
-}
-
-TEST(Contributions, of_a_fused_kind_are_those_of_the_ops_that_it_stands_for) {
-  EXPECT_EQ(contributions(of_kind("linear_cross_entropy_grad", 4)),
-            (Ops{"cross_entropy", "cross_entropy", "linear_wgrad", ""}));
-}
-
-TEST(Contributions, of_a_gradient_are_all_its_outputs) {
-  const Instr gradient = of_kind("layernorm_wgrad", 2);
-  EXPECT_EQ(contributions(gradient), (Ops{"layernorm_wgrad", "layernorm_wgrad"}));
-  EXPECT_FALSE(makes_loss(gradient));
+TEST(Contributions, are_added_into_by_the_outputs_that_accumulate) {
+  Instr instr;
+  instr.kind = "linear_cross_entropy_grad";
+  EXPECT_FALSE(adds_into(instr, 2));
+  instr.accumulate = true;
+  for (size_t k = 0; k < 4; ++k) EXPECT_EQ(adds_into(instr, k), k == 2);
 }
 
 Instr with_dims(const char* kind, std::vector<std::vector<int64_t>> in,

@@ -12,6 +12,8 @@ namespace tenon {
 // "train program, instruction 12 (linear y, microbatch 0)"
 std::string where(const Program& program, InstrId id);
 Error refuse(const char* code, const std::string& cause, const std::string& place);
+// V007, at a place that the follower of the program knows.
+Error refused(const std::string& cause);
 
 // Bytes of a rank's memory; the space is in the top bits, so spaces never meet.
 struct ByteRange {

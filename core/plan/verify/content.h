@@ -1,48 +1,48 @@
-// What bytes of gradient memory stand for while a program is followed, and how that adds up.
+// What bytes of a rank hold: the fingerprint of a value, and in which form they stand for it.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <string>
-#include <vector>
+#include <span>
 
-#include "plan/verify/checks.h"
+#include "plan/verify/form.h"
+#include "plan/verify/print.h"
 
 namespace tenon {
 
-struct PartLayout;
+struct Parts;
 
-// What some bytes stand for. Nothing known: empty().
 struct Content {
-  std::string tensor;
-  std::map<std::pair<std::string, int>, int> from;  // (op, microbatch) -> how often
-  // Per axis: how often each member's value is in the sum. Absent: the own one.
-  std::map<AxisId, std::vector<int>> summed;
-  // Set: a part of an exchanged buffer, at a place that depends on the rank.
-  std::shared_ptr<const PartLayout> part_of;
-  std::map<std::string, int> squares;  // parameters whose gradients' squares are in the sum, and how often
-  std::vector<AxisId> owed;            // over which the squares must still be summed
-  bool mixed = false;                  // several things in one, or what no gradient may be
+  Print print;
+  FormId form = kNone;                      // none: nothing is known, unless `parts`
+  Print blocks;                             // Form::blocks: the sum of block_print() of those that are in
+  std::shared_ptr<const Parts> parts = {};  // of a bucket, instead of a form
 
-  bool empty() const { return tensor.empty() && part_of == nullptr && squares.empty() && !mixed; }
-  bool operator==(const Content&) const = default;
+  bool known() const { return form != kNone || parts != nullptr; }
+  bool operator==(const Content& other) const;
 };
 
-using Pieces = std::vector<std::pair<ByteRange, Content>>;
-
-struct PartLayout {
-  Pieces pieces;  // relative to the start
-  AxisId axis = 0;
-  uint64_t part_bytes = 0;
-  int32_t flat = -1;  // parts are as Program::layouts cuts them, instead of equal along `axis`,
-  size_t depth = 0;   // by so many of its axes
+// A part of a bucket that depends on the rank: each leaf's content is that of the whole leaf.
+struct Parts {
+  // Cut as Program::layouts[layout] is by the first `depth` of its axes; or, layout < 0, into equal parts by
+  // a rank's place on the axes of the slab.
+  int32_t layout = -1;
+  size_t depth = 0;
+  std::vector<AxisId> slab;
+  Block block;                                       // of all leaves
+  std::vector<std::pair<uint64_t, Content>> leaves;  // and where they begin, in bytes of the whole
+  uint64_t bytes = 0;                                // of the part
+  bool operator==(const Parts&) const = default;
 };
 
-// Several things in one.
-Content mixture();
-// How often each member's value is in what one member has alone.
-std::vector<int> only(int64_t member, int64_t members);
-// The sum of two values, element by element.
-Content sum(const Content& a, const Content& b);
+// Which block of keys: that of the member so many places before.
+Print block_print(int64_t shift);
+// All of them, each once.
+Print all_blocks(int64_t members);
+
+// Of zeros, any number of which are zeros.
+Print zeros_print();
+
+// x + y. In exact mode the order counts, for additions of numbers do not associate.
+Print plus(const Print& x, const Print& y, bool ordered);
 
 }  // namespace tenon

@@ -168,32 +168,6 @@ Status check_reads(const Program& program) {
   return {};
 }
 
-// The two halves of V005: operands inside buffers inside spaces, and what was planned is what is needed.
-Status check_operands(const Program& program) {
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
-    Status status;
-    each_access(program.instrs[id], [&](const Operand& operand, bool) {
-      if (!status.ok()) return;
-      if (operand.buffer >= program.buffers.size()) {
-        status = refuse("V005", "'" + operand.name + "' has no memory", where(program, id));
-        return;
-      }
-      const Buffer& buffer = program.buffers[operand.buffer];
-      const bool inside =
-          operand.offset + operand.bytes() <= buffer.bytes &&
-          buffer.offset + buffer.bytes <= program.space_bytes[static_cast<size_t>(buffer.space)];
-      if (!inside)
-        status = refuse("V005", "'" + operand.name + "' reaches beyond its memory", where(program, id));
-      if (buffer.offset % kAlignment != 0 && status.ok()) {
-        status = refuse("V005", fmt::format("'{}' is not aligned to {} bytes", operand.name, kAlignment),
-                        where(program, id));
-      }
-    });
-    TENON_CHECK(std::move(status));
-  }
-  return {};
-}
-
 // Parameters, states and inputs never share bytes.
 Status check_disjoint(const Program& program) {
   std::vector<BufferId> ids(program.buffers.size());
@@ -224,7 +198,6 @@ Status check_races(const Program& program) {
 Status check_uses(const Program& program) { return check_reads(program); }
 
 Status check_memory(const Program& program) {
-  TENON_CHECK(check_operands(program));
   TENON_CHECK(check_disjoint(program));
   uint64_t peak = 0;
   for (const Instr& instr : program.instrs) {

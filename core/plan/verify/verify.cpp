@@ -20,6 +20,8 @@ Error refuse(const char* code, const std::string& cause, const std::string& plac
                TENON_E_INTERNAL};
 }
 
+Error refused(const std::string& cause) { return refuse("V007", cause, ""); }
+
 ByteRange range_of(const Program& program, const Operand& operand) {
   const Buffer& buffer = program.buffers[operand.buffer];
   const uint64_t base = (static_cast<uint64_t>(buffer.space) << 60) + buffer.offset + operand.offset;
@@ -296,9 +298,10 @@ constexpr int64_t kBruteForceWorld = 64;
 
 }  // namespace
 
-Result<VerifyReport> verify(const std::vector<Program>& programs) {
+Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference) {
   VerifyReport report;
   const Program& first = programs.front();
+  TENON_CHECK(check_form(programs));
   TENON_CHECK(check_symmetric(programs));
   const int64_t world = first.mesh.world();
   report.passed.push_back(fmt::format("transfers match and cannot deadlock, {} ranks by symmetry", world));
@@ -317,14 +320,10 @@ Result<VerifyReport> verify(const std::vector<Program>& programs) {
   }
   report.passed.push_back(fmt::format(
       "no races, no read before a write, peak memory: {} instructions, {} buffers", instrs, buffers));
-  TENON_CHECK(check_completeness(programs));
-  if (first.name == "train") {
-    int64_t params = 0;
-    for (const Program& program : programs)
-      params += std::ranges::count(program.params, false, &TensorInfo::copy);
-    report.passed.push_back(
-        fmt::format("each of {} parameters updated once from {} microbatches", params, first.microbatches));
-  }
+  TENON_CHECK(check_meaning(programs, reference));
+  report.passed.push_back(
+      fmt::format("all that a step leaves is what the model says: {} parameters, {} outputs",
+                  reference.joint->params.size(), first.outputs.size()));
   return report;
 }
 

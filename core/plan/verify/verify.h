@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/program/program.h"
+#include "plan/verify/reference.h"
 
 namespace tenon {
 
@@ -10,7 +11,15 @@ struct VerifyReport {
 };
 
 // All of the checks below, for the programs of all classes of ranks. Errors V002 to V007.
-Result<VerifyReport> verify(const std::vector<Program>& programs);
+Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference);
+
+// What the other checks take for granted: the mesh has ranks, every operand and buffer lies where it says,
+// the parts of each bucket are all of it (V005, V007).
+Status check_form(const std::vector<Program>& programs);
+
+// V005: parameters, which outlive a step, lie where the programs that a run begins with put them: in every
+// class of every kind of program in the same place, in the same parts.
+Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first);
 
 // What a rank does on its communication lanes, in issue order.
 struct Transfer {
@@ -37,17 +46,16 @@ Status check_symmetric(const std::vector<Program>& programs);
 Status check_every_rank(const std::vector<Program>& programs);
 // V004: any two accesses to common bytes, one of them a write, are ordered.
 Status check_races(const Program& program);
-// V005: every operand lies inside its buffer, every buffer inside its space, parameters, states and
-// inputs apart from each other; and the arena's peak is what was planned.
+// V005: parameters, states and inputs apart from each other; and the arena's peak is what was planned. Needs
+// check_form().
 Status check_memory(const Program& program);
 // V006: a buffer of the arena is read only where this step has written it, for the microbatch that reads it;
 // and (V004) nobody else writes between a value's first write and its last read. Needs V005.
 Status check_uses(const Program& program);
-// V007: each parameter is updated once, in place, from its own gradient, to which each microbatch contributed
-// as many ops as the graph demands, each once, and which is summed over each axis on which it is a partial
-// sum, once over each member, and over no other; a bucket's parts are all of it; what rests whole is whole
-// again after the step, on every stage that holds it. The same of the loss and the token count; and the norm
-// counts each gradient once. Needs V005.
-Status check_completeness(const std::vector<Program>& programs);
+// V007: what the programs of all classes leave behind (parameters, optimizer state, loss, token count, norm,
+// scale, logits) is what the reference says: each byte range is followed from what is there before the step
+// to what is read behind it, as the fingerprint of a value and the form in which it stands for it. Needs V002
+// to V006. See docs/explanation/step-program.md for what this proves and what it trusts.
+Status check_meaning(const std::vector<Program>& programs, const Reference& reference);
 
 }  // namespace tenon

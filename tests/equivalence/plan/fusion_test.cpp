@@ -15,7 +15,7 @@ Json recipe_with(const std::string& model, bool fusion) {
 
 std::set<std::string> kinds(const Json& recipe) {
   std::set<std::string> out;
-  for (const Program& program : compile_document(recipe, 1)) {
+  for (const Program& program : compile_document(recipe, 1).programs) {
     for (const Instr& instr : program.instrs) out.insert(instr.kind + (instr.accumulate ? " +=" : ""));
   }
   return out;
@@ -35,8 +35,8 @@ TEST(fusion, of_models_uses_every_fused_kind) {
 
 TEST(fusion, leaves_the_work_as_it_is) {
   for (const char* model : {"gpt2", "llama", "moe"}) {
-    const auto with = compile_document(recipe_with(model, true), 1),
-               without = compile_document(recipe_with(model, false), 1);
+    const auto with = compile_document(recipe_with(model, true), 1).programs,
+               without = compile_document(recipe_with(model, false), 1).programs;
     double sums[2] = {};
     for (const Instr& instr : with[0].instrs) sums[0] += instr.flops;
     for (const Instr& instr : without[0].instrs) sums[1] += instr.flops;

@@ -29,8 +29,8 @@ double hidden(const std::vector<Program>& programs) {
 }
 
 TEST(interleaved_rows, hide_transfers_behind_each_others_work) {
-  const std::vector<Program> apart = compile_document(v_recipe(false), 4);
-  const std::vector<Program> together = compile_document(v_recipe(true), 4);
+  const std::vector<Program> apart = compile_document(v_recipe(false), 4).programs;
+  const std::vector<Program> together = compile_document(v_recipe(true), 4).programs;
   ASSERT_EQ(apart.size(), together.size());
   for (size_t i = 0; i < apart.size(); ++i) {
     EXPECT_EQ(apart[i].instrs.size(), together[i].instrs.size());

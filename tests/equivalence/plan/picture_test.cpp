@@ -106,7 +106,7 @@ TEST(Picture, of_a_deep_pipeline_stays_small) {
   Json recipe = recipe_of({"deep", "llama", {{"pp", 16}, {"tp", 2}}, "pipeline sequence", "1f1b", 32, 32},
                           "none", false);
   recipe["batch"] = 32;
-  const std::vector<Program> programs = compile_document(recipe, 32);
+  const std::vector<Program> programs = compile_document(recipe, 32).programs;
   const Simulation simulation = simulate(programs, Machine());
   const std::string svg = svg_of(blocks_of(programs, simulation), in_unit_for(simulation.seconds));
   EXPECT_LT(svg.size(), 300u << 10);

@@ -120,7 +120,7 @@ double of_layer(Combination c) {
   double more = 0;
   for (int layers : {3, 4}) {
     c.layers = layers;
-    const std::vector<Program> programs = compile_document(recipe_of(c, "none", false), world_of(c));
+    const std::vector<Program> programs = compile_document(recipe_of(c, "none", false), world_of(c)).programs;
     const double all =
         volume(programs.front(), [](const Instr& i) { return i.microbatch >= 0 && !is_bucket(i); });
     more = all / c.microbatches - more;

@@ -1,0 +1,207 @@
+// Buckets: several parameters' memory that is reduced, normed, updated and gathered as one.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/verify/follower.h"
+
+namespace tenon {
+const FlatLayout* Follower::layout_of(const Instr& instr) const {
+  const auto index = static_cast<size_t>(instr.layout);
+  return instr.layout >= 0 && index < program_.layouts.size() ? &program_.layouts[index] : nullptr;
+}
+
+// Each leaf as a whole: out of the memory of the bucket, or of the part of it that is there.
+Result<Content> Follower::bucket(const Operand& operand, int32_t index, size_t depth) const {
+  const FlatLayout& layout = program_.layouts[static_cast<size_t>(index)];
+  if (operand.elements() != most_at(program_.mesh, layout, depth))
+    return refused(fmt::format("'{}' has not the elements of its bucket", operand.name));
+  const ByteRange all = range(operand);
+  if (depth > 0) {
+    Content part = memory_.read(all);
+    const bool fits = part.parts != nullptr && part.parts->layout == index && part.parts->depth == depth &&
+                      part.parts->block.n == 0;
+    if (!fits) return refused(fmt::format("'{}' is not cut as its bucket is", operand.name));
+    for (const auto& [at, leaf] : part.parts->leaves) {
+      if (leaf.known() && forms_[leaf.form].dtype != operand.dtype)
+        return refused(fmt::format("'{}' is of another dtype", operand.name));
+    }
+    return part;
+  }
+  auto parts = std::make_shared<Parts>();
+  parts->layout = index;
+  parts->bytes = operand.bytes();
+  const auto size = static_cast<uint64_t>(size_of(operand.dtype));
+  for (const FlatLayout::Leaf& leaf : layout.leaves) {
+    const uint64_t at = static_cast<uint64_t>(leaf.first) * size,
+                   end = at + static_cast<uint64_t>(leaf.count) * size;
+    if (end > operand.bytes()) return refused("a bucket has a leaf beyond its end");
+    Content content = memory_.read({all.lo + at, all.lo + end});
+    if (content.form != kNone && forms_[content.form].dtype != operand.dtype) content = {};
+    parts->leaves.emplace_back(at, std::move(content));
+  }
+  return Content{{}, kNone, {}, std::move(parts)};
+}
+
+Status Follower::write_bucket(const Operand& operand, int32_t index, size_t depth, const Content& content) {
+  const FlatLayout& layout = program_.layouts[static_cast<size_t>(index)];
+  if (operand.elements() != most_at(program_.mesh, layout, depth))
+    return refused(fmt::format("'{}' has not the elements of its bucket", operand.name));
+  auto parts = std::make_shared<Parts>(*content.parts);
+  parts->depth = depth;
+  parts->bytes = operand.bytes();
+  memory_.write(range(operand), Content{});
+  if (depth > 0) {
+    memory_.write(range(operand), {{}, kNone, {}, std::move(parts)});
+    return {};
+  }
+  for (const auto& [at, leaf] : parts->leaves) {
+    if (!leaf.known()) continue;
+    const uint64_t lo = range(operand).lo + at;
+    memory_.write(ByteRange{lo, lo + memory_.bytes_of(leaf)}, leaf);
+  }
+  return {};
+}
+
+// The gradient of a parameter: of all microbatches and ranks, and all that the model adds into it, once.
+Status Follower::check_gradient(const std::string& param, const Content& grad) const {
+  if (grad.form == kNone) return refused(fmt::format("'{}.grad' is not there", param));
+  const Form& form = forms_[grad.form];
+  if (!form.partials.empty())
+    return refused(fmt::format("'{}.grad' is not summed over {}", param, forms_.names(form.partials)));
+  if (!form.plain()) return refused(fmt::format("'{}.grad' is {}", param, forms_.text(grad.form)));
+  const auto expected = expected_.params.find(param);
+  if (expected == expected_.params.end())
+    return refused(fmt::format("the model has no parameter '{}'", param));
+  const Print& wanted = expected->second.grad;
+  if (grad.print == wanted) return {};
+  const std::string why = difference(shared_.reference, param, grad.print, wanted);
+  return refused(
+      fmt::format("'{}.grad' is not what the model makes{}", param, why.empty() ? "" : ": it " + why));
+}
+
+namespace {
+
+// No chunk is cut, so that each is one member's.
+Status check_chunks(const FlatLayout& layout, int64_t chunk) {
+  for (int64_t cut : layout.cuts) {
+    for (const FlatLayout::Leaf& leaf : layout.leaves) {
+      const bool inside = leaf.first < cut && cut < leaf.first + leaf.count;
+      if (chunk > 0 && inside && (cut - leaf.first) % chunk != 0)
+        return refused("a bucket is cut within a chunk whose square is taken at once");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// The squares of each leaf's gradient. Of a bucket in parts a rank has those of its own, beside the zeros
+// that are there already.
+Status Follower::norms(const Instr& instr) {
+  const FlatLayout* layout = layout_of(instr);
+  if (layout == nullptr || instr.in.size() != 1 || instr.out.size() != 1 || instr.attrs.size() != 1)
+    return refused("norms are of one bucket");
+  const int64_t chunk = attr_int(instr.attrs, "chunk", -1);
+  const Operand& out = instr.out[0];
+  TENON_CHECK(check_chunks(*layout, chunk));
+  if (chunk < 0 || out.dtype != Dtype::f64) return refused("its attributes do not fit its operands");
+  TENON_TRY(const Content grads, bucket(instr.in[0], instr.layout, layout->depth()));
+  if (layout->depth() > 0) {
+    for (const auto& [piece, there] : memory_.pieces(range(out))) {
+      if (there.form == kNone || there.print != zeros_print())
+        return refused("the norms of other members' parts start with what was there before");
+    }
+  }
+  int64_t entry = 0;
+  for (size_t l = 0; l < layout->leaves.size(); ++l) {
+    const FlatLayout::Leaf& leaf = layout->leaves[l];
+    const Content& grad = grads.parts->leaves[l].second;
+    const std::string& name = leaf.param < program_.params.size() ? program_.params[leaf.param].name : "?";
+    TENON_CHECK(check_gradient(name, grad));
+    const Form& form = forms_[grad.form];
+    const int64_t entries = norm_entries(leaf, chunk);
+    Form squares = form_of(Dtype::f64, {{entries, {}, 0, 1}});
+    for (const DimForm& dim : form.dims)
+      squares.partials.insert(squares.partials.end(), dim.axes.begin(), dim.axes.end());
+    squares.partials.insert(squares.partials.end(), layout->axes.begin(), layout->axes.end());
+    std::ranges::sort(squares.partials);
+    if (chunk > 0) squares.alone = layout->axes;  // cuts are between chunks, as check_chunks() demands
+    if (!forms_.sound(squares)) return refused("a bucket is cut by an axis that cuts its parameters");
+    const Print print = print_of(*find_op("sqnorm"), {}, std::span(&grad.print, 1), 0, {}, false);
+    const uint64_t lo = range(out).lo + static_cast<uint64_t>(entry) * sizeof(double);
+    memory_.write(ByteRange{lo, lo + static_cast<uint64_t>(entries) * sizeof(double)},
+                  {print, forms_.id(squares), {}, nullptr});
+    entry += entries;
+  }
+  return entry == out.elements() ? Status() : refused("has not one entry for each gradient");
+}
+
+Status Follower::own_part(const Instr& instr) {
+  const FlatLayout* layout = layout_of(instr);
+  if (layout == nullptr || instr.in.size() != 1 || instr.out.size() != 1 || !instr.attrs.empty())
+    return refused("a part is of one bucket");
+  if (instr.in[0].dtype != instr.out[0].dtype) return refused("copies to another dtype");
+  TENON_TRY(const Content all, bucket(instr.in[0], instr.layout, layout->param_depth));
+  return write_bucket(instr.out[0], instr.layout, layout->depth(), all);
+}
+
+// What the executor does with it: each leaf of the bucket by the optimizer of its group, with the slots of
+// that group's state, which it finds by their names.
+Status Follower::update(const Instr& instr) {
+  const FlatLayout* layout = layout_of(instr);
+  if (layout == nullptr || instr.in.size() != 2 || instr.out.empty() || !instr.attrs.empty())
+    return refused("an update is of one bucket, with its gradients and a scale");
+  TENON_TRY(const Content scale, whole(instr.in[1]));
+  if (!forms_[scale.form].placement().is_replicated() || forms_[scale.form].dtype != Dtype::f64 ||
+      !forms_[scale.form].dims.empty())
+    return refused("the scale of an update is one number");
+  TENON_TRY(const Content grads, bucket(instr.in[0], instr.layout, layout->depth()));
+  TENON_TRY(Content params, bucket(instr.out[0], instr.layout, layout->depth()));
+  std::vector<Content> states;
+  for (size_t i = 1; i < instr.out.size(); ++i) {
+    TENON_TRY(Content state, bucket(instr.out[i], instr.layout, layout->depth()));
+    states.push_back(std::move(state));
+  }
+  const auto leaf_of = [](Content& content, size_t l) -> Content& {
+    auto parts = std::make_shared<Parts>(*content.parts);
+    Content& leaf = parts->leaves[l].second;
+    content.parts = std::move(parts);
+    return leaf;
+  };
+  for (size_t l = 0; l < layout->leaves.size(); ++l) {
+    const FlatLayout::Leaf& leaf = layout->leaves[l];
+    if (leaf.param >= program_.params.size()) return refused("a bucket has a parameter that is not there");
+    const TensorInfo& info = program_.params[leaf.param];
+    const auto expected = expected_.params.find(info.name);
+    const auto slots = static_cast<size_t>(leaf.group);
+    if (expected == expected_.params.end() || leaf.group < 0 ||
+        slots >= shared_.reference.optimizer.groups.size())
+      return refused(fmt::format("'{}' is in no group of the optimizer", info.name));
+    const Content& grad = grads.parts->leaves[l].second;
+    Content& param = leaf_of(params, l);
+    TENON_CHECK(check_gradient(info.name, grad));
+    if (param.form == kNone) return refused(fmt::format("'{}' is not updated where it is", info.name));
+    if (!(forms_[grad.form] == forms_[param.form])) {
+      return refused(fmt::format("'{}', which is {}, would be updated with {}", info.name,
+                                 forms_.text(param.form), forms_.text(grad.form)));
+    }
+    for (const StateSlot& slot : shared_.reference.optimizer.groups[slots]) {
+      const std::span<const Operand> slots_here(instr.out.data() + 1, instr.out.size() - 1);
+      const Operand* found = state_of_slot(slots_here, slot.name, slot.dtype);
+      const std::string name = state_name(info.name, shared_.reference.optimizer, slot);
+      if (found == nullptr) return refused(fmt::format("'{}' is not updated where it is", name));
+      Content& state = leaf_of(states[static_cast<size_t>(found - slots_here.data())], l);
+      if (state.print != state_print(name))
+        return refused(fmt::format("'{}' is not updated where it is", name));
+      state.print = update_print(name, leaf.group, grad.print, state.print, scale.print);
+    }
+    param.print = update_print(info.name, leaf.group, grad.print, param.print, scale.print);
+  }
+  TENON_CHECK(write_bucket(instr.out[0], instr.layout, layout->depth(), params));
+  for (size_t i = 1; i < instr.out.size(); ++i)
+    TENON_CHECK(write_bucket(instr.out[i], instr.layout, layout->depth(), states[i - 1]));
+  return {};
+}
+
+}  // namespace tenon

@@ -1,0 +1,117 @@
+// Follows the program of one class: what each byte range holds after each instruction, from what executor,
+// feeder and checkpoints put there before a step to what they read behind it. What an operand says of itself
+// (its name, its microbatch) serves messages alone.
+#pragma once
+
+#include <deque>
+
+#include "plan/verify/kernel_rules.h"
+#include "plan/verify/memory.h"
+#include "plan/verify/reference.h"
+#include "plan/verify/transfer_rules.h"
+
+namespace tenon {
+
+// What classes hand to each other, in order.
+struct Channels {
+  using Queue = std::deque<std::pair<const Program*, Memory::Pieces>>;  // by whom
+  // (from, to) -> what was sent; broadcasts, which have a lane of their own, by (root, to).
+  std::map<std::pair<int64_t, int64_t>, Queue> sent, told;
+  // Of each sum over the classes, in order: what each of them adds; and how far each of them is.
+  std::vector<std::vector<std::optional<Content>>> sums;
+};
+
+// What the followers of all classes share.
+struct Following {
+  const Reference& reference;
+  const Expected& expected;
+  const size_t classes;
+  Forms forms;
+  KernelRules kernels;
+  TransferRules transfers;
+  Channels channels = {};
+};
+
+class Follower {
+ public:
+  Follower(const Program& program, Following& shared);
+
+  // What is there before the step.
+  Status open();
+  // Runs on until the end or until another class must move first. Whether anything ran.
+  Result<bool> advance();
+  bool done() const { return next_ == program_.instrs.size(); }
+  InstrId at() const { return next_; }
+  // What is there behind it, against what is expected.
+  Status finish() const;
+  // The first instruction whose result is not what the reference has by the name that it claims; for
+  // messages.
+  void suspect(bool on) { suspecting_ = on; }
+  std::optional<InstrId> suspected() const { return suspected_; }
+
+ private:
+  Status place_inputs();
+  Status place_tensor(const TensorInfo& info, const Print& print, const Value& value, Dtype dtype);
+  Status check_tensor(const TensorInfo& info, const Print& print) const;
+
+  Status step(InstrId id);
+  Status check_kernels(const Instr& instr) const;
+  Status check_target(const Instr& instr) const;
+  ByteRange range(const Operand& operand) const { return range_of(program_, operand); }
+  // The whole of a value, in the dims and dtype that the operand says.
+  Result<Content> whole(const Operand& operand) const;
+  Status write(const Operand& operand, const Content& content);
+  void note(InstrId id);
+
+  // -- kernels
+  Status kernel(const Instr& instr);
+  Status add(const Instr& instr);
+  Status slice(const Instr& instr);
+  Status concat(const Instr& instr);
+  Status zeros(const Instr& instr);
+  Status sum(const Instr& instr);
+  Status clip_scale(const Instr& instr);
+  Status attention(const Instr& instr);
+  Status attention_merge(const Instr& instr);
+  Status cross_entropy_shard(const Instr& instr);
+  Status cross_entropy_join(const Instr& instr);
+
+  // -- buckets
+  const FlatLayout* layout_of(const Instr& instr) const;
+  Result<Content> bucket(const Operand& operand, int32_t layout, size_t depth) const;
+  Status write_bucket(const Operand& operand, int32_t layout, size_t depth, const Content& content);
+  Status check_gradient(const std::string& param, const Content& grad) const;
+  Status norms(const Instr& instr);
+  Status own_part(const Instr& instr);
+  Status update(const Instr& instr);
+
+  // -- transfers
+  Status transfer(const Instr& instr, TransferKind kind);
+  Status all_reduce(const Instr& instr);
+  Status reduce_scatter(const Instr& instr);
+  Status all_gather(const Instr& instr);
+  Status all_to_all(const Instr& instr);
+  Status share_slabs(const Instr& instr);
+  Status regather_slabs(const Instr& instr, const Content& part);
+  Status permute(const Instr& instr);
+  Status between_classes(const Instr& instr, TransferKind kind);
+  Status take(const Instr& instr, Channels::Queue& queue);
+  Result<Content> as_here(const Program& from, const Content& content) const;
+  Status sum_of_classes(const Instr& instr);
+  Result<Content> joint_parts(const Instr& instr) const;
+
+  const Program& program_;
+  Following& shared_;
+  Forms& forms_;
+  const Expected& expected_;
+  Memory memory_;
+  InstrId next_ = 0;
+  bool blocked_ = false;
+  size_t sums_ = 0;  // over the classes, so far
+  bool announced_ = false;
+  bool suspecting_ = false;
+  std::optional<InstrId> suspected_;
+  std::map<int, std::map<std::string, Print>> named_;  // by microbatch: of the reference
+};
+
+}  // namespace tenon

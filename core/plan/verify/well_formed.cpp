@@ -1,0 +1,210 @@
+// V005 and V007: what the other checks take for granted. They index, divide and add without looking.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/verify/checks.h"
+#include "plan/verify/verify.h"
+
+namespace tenon {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 56;  // below the bits that tell spaces apart
+
+Error malformed(const Program& program, const std::string& cause) {
+  return refuse("V005", cause, program.name + " program");
+}
+
+// No dim is negative, and the product is small enough to count bytes.
+bool countable(const Operand& operand) {
+  int64_t bytes = size_of(operand.dtype);
+  for (int64_t size : operand.dims) {
+    if (size < 0 || __builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) return false;
+  }
+  return bytes < static_cast<int64_t>(kMostBytes);
+}
+
+bool known_dtype(Dtype dtype) {
+  constexpr Dtype kAll[] = {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::f16,
+                            Dtype::i64, Dtype::i32, Dtype::u8};
+  return std::ranges::count(kAll, dtype) > 0;
+}
+
+// Inside its buffer. A part of a bucket (`part`) has no dims of its own.
+bool lies(const Program& program, const Operand& operand) {
+  if (operand.buffer >= program.buffers.size() || !known_dtype(operand.dtype) || !countable(operand))
+    return false;
+  const Buffer& buffer = program.buffers[operand.buffer];
+  const uint64_t bytes = buffer.bytes, mine = operand.bytes();
+  if (buffer.offset + bytes > program.space_bytes[static_cast<size_t>(buffer.space)]) return false;
+  return operand.offset <= bytes && mine <= bytes - operand.offset &&
+         operand.offset % static_cast<uint64_t>(size_of(operand.dtype)) == 0;
+}
+
+Status check_mesh(const std::vector<Program>& programs) {
+  const Program& first = programs.front();
+  int64_t world = 1;
+  for (const Axis& axis : first.mesh.axes) {
+    if (axis.size < 1 || __builtin_mul_overflow(world, axis.size, &world))
+      return malformed(first, "the mesh has an axis without ranks, or more ranks than can be counted");
+  }
+  const AxisId axis = first.pipeline_axis;
+  const bool classes = axis == kNone
+                           ? programs.size() == 1
+                           : axis < first.mesh.axes.size() &&
+                                 static_cast<int64_t>(programs.size()) == first.mesh.axes[axis].size;
+  if (!classes) return malformed(first, "there is not one program for each place on the pipeline's axis");
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const Program& program = programs[i];
+    const bool same = program.mesh.axes == first.mesh.axes && program.pipeline_axis == axis &&
+                      program.class_index == static_cast<int64_t>(i) && program.name == first.name &&
+                      program.batch_axes == first.batch_axes && program.seq_axes == first.seq_axes;
+    if (!same) return malformed(program, "the programs of the stages are not of one run");
+    for (const auto* axes : {&program.batch_axes, &program.seq_axes}) {
+      if (std::ranges::any_of(*axes, [&](AxisId a) { return a >= program.mesh.axes.size(); }))
+        return malformed(program, "samples are shared out over an axis that the mesh lacks");
+    }
+  }
+  return {};
+}
+
+// Buffers of a space lie in it, aligned; a space is as large as its highest buffer says.
+Status check_spaces(const Program& program) {
+  std::array<uint64_t, kNumSpaces> end{};
+  for (const Buffer& buffer : program.buffers) {
+    const auto space = static_cast<size_t>(buffer.space);
+    if (space >= kNumSpaces || buffer.bytes > kMostBytes || buffer.offset > kMostBytes ||
+        buffer.offset % kAlignment != 0)
+      return malformed(
+          program, fmt::format("'{}' is in no space, or not aligned to {} bytes", buffer.name, kAlignment));
+    if (buffer.space != Space::arena)
+      end[space] = std::max(end[space], buffer.offset + aligned(buffer.bytes));
+  }
+  for (Space space : {Space::param, Space::state, Space::input}) {
+    const auto i = static_cast<size_t>(space);
+    if (program.space_bytes[i] == end[i]) continue;
+    return malformed(program, fmt::format("{} bytes are planned for {}s, and they take {}",
+                                          program.space_bytes[i], name_of(space), end[i]));
+  }
+  return {};
+}
+
+Status check_operands(const Program& program) {
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    bool fits = instr.layout < static_cast<int32_t>(program.layouts.size());
+    const auto look = [&](const Operand& operand) { fits &= lies(program, operand); };
+    std::ranges::for_each(instr.in, look);
+    std::ranges::for_each(instr.out, look);
+    if (instr.workspace.buffer != kNone) {
+      look(instr.workspace);
+      fits &= instr.workspace.buffer < program.buffers.size() &&
+              program.buffers[instr.workspace.buffer].space == Space::arena;
+    }
+    for (InstrId wait : instr.waits) fits &= wait < program.instrs.size();
+    if (!fits) return refuse("V005", "reaches beyond its memory, or beyond the program", where(program, id));
+  }
+  const auto in_space = [&](const Operand& operand, Space space) {
+    return operand.buffer < program.buffers.size() && program.buffers[operand.buffer].space == space;
+  };
+  for (const auto& set : program.inputs) {
+    for (const auto& [name, operand] : set) {
+      if (!lies(program, operand) || !in_space(operand, Space::input))
+        return malformed(program, fmt::format("input '{}' is not among the inputs", name));
+    }
+  }
+  for (const auto& [name, operand] : program.outputs) {
+    if (!lies(program, operand)) return malformed(program, fmt::format("output '{}' has no memory", name));
+  }
+  for (const auto* tensors : {&program.params, &program.states}) {
+    const Space space = tensors == &program.params ? Space::param : Space::state;
+    for (const TensorInfo& tensor : *tensors) {
+      const bool fits = in_space(tensor.operand, space) && known_dtype(tensor.operand.dtype) &&
+                        countable(tensor.operand) && (tensor.depth > 0 || lies(program, tensor.operand));
+      if (!fits)
+        return malformed(program, fmt::format("'{}' is not among the {}s", tensor.name, name_of(space)));
+    }
+  }
+  return {};
+}
+
+// A layout's leaves are whole parameters, side by side, and its parts together are all of it.
+Status check_layout(const Program& program, const FlatLayout& layout, std::vector<int>& in_layouts) {
+  const auto wrong = [&](const std::string& what) {
+    return refuse("V007", what,
+                  fmt::format("{} program, layout of '{}'", program.name,
+                              layout.leaves.empty() ? "nothing"
+                              : layout.leaves[0].param < program.params.size()
+                                  ? program.params[layout.leaves[0].param].name
+                                  : "nobody"));
+  };
+  for (AxisId axis : layout.axes) {
+    const bool once = std::ranges::count(layout.axes, axis) == 1 && axis < program.mesh.axes.size();
+    if (!once) return wrong("a bucket is cut by an axis twice, or by one that the mesh lacks");
+  }
+  if (layout.param_depth > layout.depth()) return wrong("parameters are cut more than what is updated");
+  int64_t end = 0;
+  for (const FlatLayout::Leaf& leaf : layout.leaves) {
+    if (leaf.param >= program.params.size()) return wrong("a bucket has a parameter that is not there");
+    const TensorInfo& param = program.params[leaf.param];
+    ++in_layouts[leaf.param];
+    if (leaf.first < end) return wrong("'" + param.name + "' shares elements with the leaf before it");
+    if (leaf.count != param.operand.elements()) return wrong("'" + param.name + "' is not there as a whole");
+    end = leaf.first + leaf.count;
+  }
+  const std::vector<int64_t>& cuts = layout.cuts;
+  const auto members = static_cast<size_t>(program.mesh.size(layout.axes));
+  const bool whole = end <= layout.elements && cuts.size() == members + 1 && cuts.front() == 0 &&
+                     cuts.back() == layout.elements && std::ranges::is_sorted(cuts);
+  return whole ? Status() : wrong("the parts of its members are not all of a bucket, each element once");
+}
+
+// Each parameter is one leaf of one bucket, which both know.
+Status check_layouts(const Program& program) {
+  std::vector<int> in_layouts(program.params.size());
+  for (const FlatLayout& layout : program.layouts) TENON_CHECK(check_layout(program, layout, in_layouts));
+  for (size_t i = 0; i < in_layouts.size(); ++i) {
+    const TensorInfo& param = program.params[i];
+    const bool known = param.layout < program.layouts.size() &&
+                       param.leaf < program.layouts[param.layout].leaves.size() &&
+                       program.layouts[param.layout].leaves[param.leaf].param == i;
+    if (in_layouts[i] != 1)
+      return refuse("V007", fmt::format("parameter '{}' is in {} buckets", param.name, in_layouts[i]),
+                    param.name);
+    if (!known || param.depth != program.layouts[param.layout].param_depth)
+      return refuse("V007", fmt::format("'{}' is not where its bucket says", param.name), param.name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_form(const std::vector<Program>& programs) {
+  TENON_CHECK(check_mesh(programs));
+  for (const Program& program : programs) {
+    TENON_CHECK(check_spaces(program));
+    TENON_CHECK(check_operands(program));
+    TENON_CHECK(check_layouts(program));
+  }
+  return {};
+}
+
+Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first) {
+  const auto alike = [](const Program& a, const Program& b) {
+    return [&a, &b](const TensorInfo& x, const TensorInfo& y) {
+      const Buffer &p = a.buffers[x.operand.buffer], &q = b.buffers[y.operand.buffer];
+      return x.name == y.name && x.layout == y.layout && x.leaf == y.leaf && x.depth == y.depth &&
+             x.copy == y.copy && x.placement == y.placement && x.operand.dims == y.operand.dims &&
+             x.operand.offset == y.operand.offset && p.space == q.space && p.offset == q.offset &&
+             p.bytes == q.bytes;
+    };
+  };
+  bool same = programs.size() == first.size();
+  for (size_t i = 0; same && i < programs.size(); ++i) {
+    const Program &mine = programs[i], &other = first[i];
+    same = mine.layouts == other.layouts && std::ranges::equal(mine.params, other.params, alike(mine, other));
+  }
+  return same ? Status() : malformed(programs.front(), "its parameters do not lie as those of the others do");
+}
+
+}  // namespace tenon
