@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 
 #include "graph/ops.h"
 #include "plan/show/sentences.h"
@@ -123,15 +122,14 @@ std::optional<GraphStage> graph_stage(std::string_view name) {
 }
 
 std::string text(const Graphs& graphs, GraphStage stage, const Mesh& mesh, const RecipeSource& source) {
-  for (const StageRow& row : kStages | std::views::reverse) {
-    const Graph* graph = graph_of(graphs, row.stage);
-    if (row.stage > stage || graph == nullptr) continue;
-    const bool placed = row.stage != GraphStage::model;
-    return fmt::format("stage {}: {}{}\n", row.name, row.what,
-                       placed ? fmt::format(", on mesh {{{}}}", mesh.text()) : "") +
-           Writer(*graph, placed, mesh, source).run();
-  }
-  return "";
+  const auto row = std::find_if(kStages.rbegin(), kStages.rend(), [&](const StageRow& other) {
+    return other.stage <= stage && graph_of(graphs, other.stage) != nullptr;
+  });
+  if (row == kStages.rend()) return "";
+  const bool placed = row->stage != GraphStage::model;
+  return fmt::format("stage {}: {}{}\n", row->name, row->what,
+                     placed ? fmt::format(", on mesh {{{}}}", mesh.text()) : "") +
+         Writer(*graph_of(graphs, row->stage), placed, mesh, source).run();
 }
 
 }  // namespace tenon

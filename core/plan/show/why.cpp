@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "graph/ops.h"
 #include "plan/show/sentences.h"
@@ -94,7 +95,7 @@ class Explainer {
     if (!moves()) return;
     const auto n = static_cast<double>(program_.mesh.size(instr_.axes));
     const Sent sent = sent_of(instr_, n);
-    out_.sends = static_cast<uint64_t>(sent.share * static_cast<double>(out_.bytes) + 0.5);
+    out_.sends = static_cast<uint64_t>(std::llround(sent.share * static_cast<double>(out_.bytes)));
     out_.formula = fmt::format(fmt::runtime(sent.formula), n);
   }
 
