@@ -97,7 +97,7 @@ std::string explain(std::string_view stored, std::string_view expected) {
   };
   const auto found = json(stored);
   if (!found.ok()) return "cannot be read: " + found.error().cause;
-  if (const std::string what = difference(*found, *json(expected)); !what.empty()) return what;
+  if (std::string what = difference(*found, *json(expected)); !what.empty()) return what;
   const auto at = std::ranges::mismatch(stored, expected).in1 - stored.begin();
   return "is written in another form than the manifest's, from byte " + std::to_string(at);
 }
