@@ -8,6 +8,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_instr {
 
 using Programs = std::vector<Program>;
 
@@ -283,8 +284,9 @@ constexpr Mutation kMutations[] = {
     {"Instr.fused", "another", fused},
 };
 
+}  // namespace of_instr
 }  // namespace
 
-std::span<const Mutation> instr_mutations() { return kMutations; }
+std::span<const Mutation> instr_mutations() { return of_instr::kMutations; }
 
 }  // namespace tenon::mutants

@@ -5,8 +5,6 @@
 namespace tenon::mutants {
 namespace {
 
-constexpr tenon_stream kStream{{kDLCPU, 0}, nullptr};
-
 void check(tenon_code code, const tenon_error& error) {
   if (code < 0) throw Refused(error.message);
 }

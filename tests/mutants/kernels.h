@@ -10,6 +10,9 @@
 
 namespace tenon::mutants {
 
+// Kernels and update rules run at once, on the host.
+constexpr tenon_stream kStream{{kDLCPU, 0}, nullptr};
+
 class Kernels {
  public:
   // `table` is borrowed.

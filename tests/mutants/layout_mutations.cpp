@@ -7,6 +7,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_layout {
 
 using Programs = std::vector<Program>;
 
@@ -96,8 +97,9 @@ constexpr Mutation kMutations[] = {
     {"Leaf.group", "another", leaf_numbers<&Leaf::group>},
 };
 
+}  // namespace of_layout
 }  // namespace
 
-std::span<const Mutation> layout_mutations() { return kMutations; }
+std::span<const Mutation> layout_mutations() { return of_layout::kMutations; }
 
 }  // namespace tenon::mutants

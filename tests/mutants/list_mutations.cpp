@@ -6,6 +6,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_list {
 
 constexpr size_t kMoves = 8;
 
@@ -96,8 +97,9 @@ constexpr Mutation kMutations[] = {
     {"Program.instrs", "all of another class", whole_of_another_class},
 };
 
+}  // namespace of_list
 }  // namespace
 
-std::span<const Mutation> list_mutations() { return kMutations; }
+std::span<const Mutation> list_mutations() { return of_list::kMutations; }
 
 }  // namespace tenon::mutants

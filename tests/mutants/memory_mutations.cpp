@@ -5,6 +5,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_memory {
 
 using Programs = std::vector<Program>;
 
@@ -106,8 +107,9 @@ constexpr Mutation kMutations[] = {
     {"Program.space_bytes", "others", space_bytes},
 };
 
+}  // namespace of_memory
 }  // namespace
 
-std::span<const Mutation> memory_mutations() { return kMutations; }
+std::span<const Mutation> memory_mutations() { return of_memory::kMutations; }
 
 }  // namespace tenon::mutants

@@ -10,6 +10,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_operand {
 
 using Programs = std::vector<Program>;
 using List = std::vector<Operand> Instr::*;
@@ -246,8 +247,9 @@ constexpr Mutation kMutations[] = {
     {"Operand.name", "another", names},
 };
 
+}  // namespace of_operand
 }  // namespace
 
-std::span<const Mutation> operand_mutations() { return kMutations; }
+std::span<const Mutation> operand_mutations() { return of_operand::kMutations; }
 
 }  // namespace tenon::mutants

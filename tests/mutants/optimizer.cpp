@@ -1,12 +1,8 @@
 #include "optimizer.h"
 
+#include "kernels.h"
+
 namespace tenon::mutants {
-namespace {
-
-constexpr tenon_stream kStream{{kDLCPU, 0}, nullptr};
-
-}  // namespace
-
 Optimizer::Optimizer(const OptimizerUse& use) : use_(use) {
   for (const OptionValues& options : use.groups) {
     tenon_optimizer_state* state = nullptr;

@@ -5,6 +5,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_program {
 
 using Programs = std::vector<Program>;
 using Operands = std::map<std::string, Operand>;
@@ -167,8 +168,9 @@ constexpr Mutation kMutations[] = {
     {"Program.flops", "another number", number<&Program::flops>},
 };
 
+}  // namespace of_program
 }  // namespace
 
-std::span<const Mutation> program_mutations() { return kMutations; }
+std::span<const Mutation> program_mutations() { return of_program::kMutations; }
 
 }  // namespace tenon::mutants

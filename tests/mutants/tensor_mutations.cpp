@@ -5,6 +5,7 @@
 
 namespace tenon::mutants {
 namespace {
+namespace of_tensor {
 
 using Programs = std::vector<Program>;
 using Tensors = std::vector<TensorInfo> Program::*;
@@ -228,8 +229,9 @@ constexpr Mutation kMutations[] = {
     {"TensorInfo.partial", "others, or in another order", partials},
 };
 
+}  // namespace of_tensor
 }  // namespace
 
-std::span<const Mutation> tensor_mutations() { return kMutations; }
+std::span<const Mutation> tensor_mutations() { return of_tensor::kMutations; }
 
 }  // namespace tenon::mutants

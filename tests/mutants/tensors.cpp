@@ -15,7 +15,7 @@ namespace tenon::mutants {
 namespace {
 
 // Elements [first, first + count) of the tensor local to a rank, and where they are.
-struct Part {
+struct LocalPart {
   int64_t first = 0, count = 0;
   char* at = nullptr;
 };
@@ -24,7 +24,7 @@ void check_axes(const Mesh& mesh, const std::vector<AxisId>& axes) {
   for (AxisId axis : axes) require(axis < mesh.axes.size(), "a tensor is cut over no axis");
 }
 
-Part part_of_tensor(const Program& program, const TensorInfo& tensor, int64_t rank, RankMemory& memory) {
+LocalPart part_of_tensor(const Program& program, const TensorInfo& tensor, int64_t rank, RankMemory& memory) {
   const uint64_t whole = bytes_of(tensor.operand);
   if (tensor.depth > 0) {
     const FlatLayout& layout = layout_of(program, tensor.layout);
@@ -151,7 +151,7 @@ std::string described(const TensorInfo& tensor) {
 
 void initialise(const Program& program, const Mesh& mesh, int64_t rank, uint64_t seed, RankMemory& memory) {
   for (const TensorInfo& param : program.params) {
-    const Part part = part_of_tensor(program, param, rank, memory);
+    const LocalPart part = part_of_tensor(program, param, rank, memory);
     const uint64_t key = key_from(seed, "init/" + param.name);
     each(param, mesh, rank, part.first, part.count, [&](int64_t global, int64_t i) {
       set(part.at, param.operand.dtype, i, initial(param.init, key, global));
@@ -163,7 +163,7 @@ void save(const Program& program, const Mesh& mesh, int64_t rank, RankMemory& me
   size_t index = 0;
   each_tensor(program, [&](const TensorInfo& tensor) {
     if (!writes(program, tensor, index++, rank)) return;
-    const Part part = part_of_tensor(program, tensor, rank, memory);
+    const LocalPart part = part_of_tensor(program, tensor, rank, memory);
     Whole& whole = entry(out, tensor);
     each(tensor, mesh, rank, part.first, part.count, [&](int64_t global, int64_t i) {
       double& element = whole[static_cast<size_t>(global)];
@@ -177,7 +177,7 @@ void load(const Program& program, const Mesh& mesh, int64_t rank, RankMemory& me
   each_tensor(program, [&](const TensorInfo& tensor) {
     const auto whole = from.find(described(tensor));
     if (whole == from.end()) throw Fault("a checkpoint lacks '" + tensor.name + "'");
-    const Part part = part_of_tensor(program, tensor, rank, memory);
+    const LocalPart part = part_of_tensor(program, tensor, rank, memory);
     each(tensor, mesh, rank, part.first, part.count, [&](int64_t global, int64_t i) {
       set(part.at, tensor.operand.dtype, i, whole->second[static_cast<size_t>(global)]);
     });
@@ -187,7 +187,7 @@ void load(const Program& program, const Mesh& mesh, int64_t rank, RankMemory& me
 std::map<std::string, std::vector<double>> held(const Program& program, int64_t rank, RankMemory& memory) {
   std::map<std::string, std::vector<double>> out;
   each_tensor(program, [&](const TensorInfo& tensor) {
-    const Part part = part_of_tensor(program, tensor, rank, memory);
+    const LocalPart part = part_of_tensor(program, tensor, rank, memory);
     std::vector<double>& values = out[tensor.name];
     for (int64_t i = 0; i < part.count; ++i) values.push_back(get(part.at, tensor.operand.dtype, i));
   });
