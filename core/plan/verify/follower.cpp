@@ -346,16 +346,16 @@ Status Follower::add(const Instr& instr) {
   const Operand &x = instr.in[0], &y = instr.in[1], &z = instr.out[0];
   if (x.dims != y.dims || x.dims != z.dims || x.dtype != y.dtype || x.dtype != z.dtype)
     return refused("adds operands of different dims");
-  for (const auto& [piece, content] : memory_.pieces(range(x))) {
-    const auto other_dtype = [&](FormId form) { return form != kNone && forms_[form].dtype != x.dtype; };
-    bool wrong = other_dtype(content.form);
-    for (const auto& [at, leaf] : content.parts ? content.parts->leaves : decltype(content.parts->leaves){})
-      wrong |= other_dtype(leaf.form);
-    if (wrong) return refused(fmt::format("'{}' is of another dtype", x.name));
-  }
+  const auto added = [&](const Content& one, const Content& other) -> Result<Content> {
+    const auto wrong = [&](FormId form) { return form != kNone && forms_[form].dtype != x.dtype; };
+    const auto wrong_leaf = [&](const auto& leaf) { return wrong(leaf.second.form); };
+    if (wrong(one.form) || (one.parts && std::ranges::any_of(one.parts->leaves, wrong_leaf)))
+      return refused(fmt::format("'{}' is of another dtype", x.name));
+    return shared_.transfers.added(one, other);
+  };
   const Content a = memory_.read(range(x)), b = memory_.read(range(y));
   if (a.known() && b.known()) {
-    TENON_TRY(const Content made, shared_.transfers.added(a, b));
+    TENON_TRY(const Content made, added(a, b));
     memory_.write(range(z), made);
     return {};
   }
@@ -365,7 +365,7 @@ Status Follower::add(const Instr& instr) {
     const auto at = [&](const auto& one) { return one.first.lo == piece.lo && one.first.hi == piece.hi; };
     const auto other = std::ranges::find_if(others, at);
     if (other == others.end()) return refused("adds buckets whose leaves lie elsewhere");
-    return shared_.transfers.added(content, other->second);
+    return added(content, other->second);
   }));
   memory_.write(range(z), pieces);
   return {};
