@@ -218,7 +218,10 @@ std::vector<Gradients::NormEntry> Gradients::norm_plan(int64_t chunk) const {
     for (const auto& leaf : bucket.layout.leaves) count += norm_entries(leaf, chunk);
     entries.push_back({std::move(axes), b, 0, count});
   }
-  std::ranges::stable_sort(entries, {}, &NormEntry::axes);
+  // Where storage is cut has no part in the order, in which they are added.
+  std::ranges::stable_sort(entries, {}, [this](const NormEntry& entry) -> const std::vector<AxisId>& {
+    return scope_.buckets()[entry.bucket].norm_axes;
+  });
   int64_t total = 0;
   for (NormEntry& entry : entries) {
     entry.first = total;
