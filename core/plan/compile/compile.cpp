@@ -188,18 +188,15 @@ Status check_storage(const Recipe& recipe, const CompileOptions& options, const 
 Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& mesh) {
   if (!recipe.exact) return {};
   const Graph& graph = train.graph;
-  const Placement& tokens = graph.value(train.inputs.at("tokens")).placement;
   for (ValueId id : train.params) {
-    for (const auto& cut : tokens.dims) {
-      for (AxisId axis : cut) {
-        if (!graph.value(id).placement.sharded_dim(axis)) continue;
-        return Error{
-            "P036",
-            fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
-                        "the number of ranks",
-                        graph.value(id).name, mesh.axes[axis].name),
-            "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
-      }
+    for (AxisId axis : graph.value(train.inputs.at("tokens")).placement.dims[0]) {
+      if (!graph.value(id).placement.sharded_dim(axis)) continue;
+      return Error{
+          "P036",
+          fmt::format("'{}' is cut over {}, over which the batch is cut too: its bits would depend on "
+                      "the number of ranks",
+                      graph.value(id).name, mesh.axes[axis].name),
+          "/numerics/mode", "use numerics fast, or cut it over another axis", TENON_E_RECIPE};
     }
   }
   return {};
@@ -214,7 +211,8 @@ LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options
 void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& options) {
   if (!recipe.fusion || !options.describe) return;
   std::map<std::string, bool> known;
-  fuse(program, [&](const Instr& instr) {
+  const Sums sums = recipe.exact ? Sums::apart : Sums::in_kernels;
+  fuse(program, sums, [&](const Instr& instr) {
     const auto [it, fresh] = known.try_emplace(kernel_key(instr, 0));
     if (fresh) {
       const KernelDesc desc(instr, recipe.exact);

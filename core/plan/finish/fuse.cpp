@@ -156,8 +156,8 @@ bool share_memory(const Instr& a, const Instr& b) {
 
 class Fuser {
  public:
-  Fuser(Program& program, const HasKernel& has_kernel)
-      : program_(program), has_kernel_(has_kernel), uses_(program.buffers.size()) {
+  Fuser(Program& program, Sums sums, const HasKernel& has_kernel)
+      : program_(program), sums_(sums), has_kernel_(has_kernel), uses_(program.buffers.size()) {
     const auto count = [this](const Operand& operand) {
       if (operand.buffer != kNone) ++uses_[operand.buffer];
     };
@@ -194,6 +194,7 @@ class Fuser {
   std::optional<Match> match_at(size_t first) const {
     for (const Rule& rule : rules()) {
       if (program_.instrs[first].kind != rule.parts[0]) continue;
+      if (rule.merge == accumulate && sums_ == Sums::apart) continue;
       if (std::optional<Match> match = match_rule(rule, first)) return match;
     }
     return std::nullopt;
@@ -245,12 +246,15 @@ class Fuser {
   }
 
   Program& program_;
+  const Sums sums_;
   const HasKernel& has_kernel_;
   std::vector<int> uses_;  // per buffer: operands in it
 };
 
 }  // namespace
 
-void fuse(Program& program, const HasKernel& has_kernel) { Fuser(program, has_kernel).run(); }
+void fuse(Program& program, Sums sums, const HasKernel& has_kernel) {
+  Fuser(program, sums, has_kernel).run();
+}
 
 }  // namespace tenon

@@ -11,8 +11,12 @@ namespace tenon {
 // Whether the kernels plugin has a kernel for an instruction.
 using HasKernel = std::function<bool(const Instr&)>;
 
+// Whether sums may become part of the kernel that makes an addend. One that sums in blocks has other bits
+// then, and which instructions are neighbours depends on the number of microbatches: not in exact mode.
+enum class Sums { in_kernels, apart };
+
 // For an emitted program, before its memory and its waits are planned. What all ranks of a class agreed on
 // before they agree on afterwards: it depends on the program and the plugin alone.
-void fuse(Program& program, const HasKernel& has_kernel);
+void fuse(Program& program, Sums sums, const HasKernel& has_kernel);
 
 }  // namespace tenon

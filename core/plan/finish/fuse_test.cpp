@@ -12,6 +12,7 @@ namespace {
 class Fuse : public testing::Test {
  protected:
   ProgramBuilder builder{"train", Mesh{{{"dp", 2}}}, 2};
+  Sums sums = Sums::in_kernels;
 
   Operand value(const std::string& name) { return builder.scratch(name, Dtype::f32, {2, 3, 4}); }
   void push(const char* kind, std::vector<Operand> in, std::vector<Operand> out,
@@ -23,7 +24,7 @@ class Fuse : public testing::Test {
     builder.push(std::move(instr));
   }
   std::string fused(const HasKernel& has_kernel = [](const Instr&) { return true; }) {
-    fuse(builder.program(), has_kernel);
+    fuse(builder.program(), sums, has_kernel);
     std::string kinds;
     for (const Instr& instr : builder.program().instrs) kinds += (kinds.empty() ? "" : " ") + instr.kind;
     return kinds;
@@ -119,6 +120,13 @@ TEST_F(FuseGradient, is_added_by_the_kernel_to_the_sum_that_is_there) {
   EXPECT_TRUE(instr(0).accumulate);
   EXPECT_EQ(instr(0).out[0].buffer, sum.buffer);
   EXPECT_EQ(instr(0).flops, 10);
+}
+
+TEST_F(FuseGradient, stays_apart_where_sums_have_bits_of_their_own) {
+  gradient();
+  add();
+  sums = Sums::apart;
+  EXPECT_EQ(fused(), "linear_dgrad add");
 }
 
 TEST_F(FuseGradient, stays_apart_where_it_is_used_by_others_too) {
