@@ -12,13 +12,11 @@ namespace {
 
 constexpr uint64_t kSeed = 20;
 constexpr int kMostRanks = 16;
-constexpr int kHeads = 4, kExperts = 8, kRoutedTokens = 2;
+constexpr Sizes kSizes;
 
 // -- values of the factors --------------------------------------------------------------------------
 
-const std::vector<std::string> kModels{"gpt2", "gpt2_untied", "llama", "moe"};
 const std::vector<int> kLayers{3, 4, 5, 9};
-const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v"};
 const std::vector<Data> kData{{1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 2}};
 const std::vector<Zero> kZeros{{0, "dp"},    {1, "dp"},          {2, "dp"},
                                {3, "dp"},    {1, "dp_in"},       {2, "dp_in"},
@@ -114,7 +112,7 @@ bool data_fits(const Choice& choice) {
   if (zero != nullptr && zero->stage > 0 && !has(zero->axis)) return false;
   if (zero != nullptr && !zero->within.empty() && !has(zero->within)) return false;
   if (experts != nullptr && !experts->empty() && !has(*experts)) return false;
-  return microbatches == nullptr || kBatch % (*microbatches * data->ranks()) == 0;
+  return microbatches == nullptr || kSizes.batch % (*microbatches * data->ranks()) == 0;
 }
 
 bool experts_fit(const Choice& choice) {
@@ -128,10 +126,11 @@ bool sequence_fits(const Choice& choice) {
   const auto* context = value(choice, kContextOf, kContexts);
   const auto* tensor = value(choice, kTensorOf, kTensors);
   if (context == nullptr || tensor == nullptr) return true;
-  if (context->exchange == "all_to_all" && kHeads % (context->ranks * tensor->ranks) != 0) return false;
+  if (context->exchange == "all_to_all" && kSizes.groups % (context->ranks * tensor->ranks) != 0)
+    return false;
   const auto* model = value(choice, kModel, kModels);
   const int parts = context->ranks * (tensor->sequence ? tensor->ranks : 1);
-  return model == nullptr || *model != "moe" || kContext % (parts * kRoutedTokens) == 0;
+  return model == nullptr || *model != "moe" || kSizes.context % (parts * kSizes.routed) == 0;
 }
 
 // -- from choices to recipes ------------------------------------------------------------------------
@@ -158,16 +157,17 @@ Case case_of(const Choice& choice) {
 Json model_of(const Case& c) {
   TinyModel tiny;
   tiny.layers = c.layers;
-  tiny.width = c.width;
-  tiny.ffn = 8;
-  tiny.groups = kHeads;
-  tiny.head = 2;
-  tiny.context = kContext;
+  tiny.width = c.sizes.width;
+  tiny.ffn = c.sizes.ffn;
+  tiny.groups = c.sizes.groups;
+  tiny.head = c.sizes.head;
+  tiny.vocab = c.sizes.vocab;
+  tiny.context = c.sizes.context;
   tiny.tied = c.model != "gpt2_untied" && c.model != "moe";
   tiny.dropout = c.model == "gpt2" ? 0.1 : 0.0;
   tiny.reps = c.model == "llama" ? 2 : 1;
-  tiny.experts = kExperts;
-  tiny.routed = kRoutedTokens;
+  tiny.experts = c.sizes.experts;
+  tiny.routed = c.sizes.routed;
   tiny.slots = 1;
   if (c.model == "llama") return llama_model(tiny);
   return c.model == "moe" ? moe_model(tiny) : gpt2_model(tiny);
@@ -183,9 +183,11 @@ int size_of_axis(const Case& c, const std::string& axis) {
 Json mesh_of(const Case& c) {
   Json mesh = Json::array();
   for (const std::string& axis : c.order) {
-    const bool outer = axis == "dp_out";
-    if (size_of_axis(c, axis) == 1 && (!c.idle_axes || outer)) continue;
-    mesh.push_back({c.data.outer == 1 && axis == "dp_in" ? "dp" : axis, size_of_axis(c, axis)});
+    const bool kept = axis == "dp_out"  ? c.data.split
+                      : axis == "dp_in" ? c.idle_axes || c.data.kept || c.data.split
+                                        : c.idle_axes;
+    if (size_of_axis(c, axis) == 1 && !kept) continue;
+    mesh.push_back({axis == "dp_in" && !c.data.in_parts() ? "dp" : axis, size_of_axis(c, axis)});
   }
   return mesh;
 }
@@ -198,7 +200,7 @@ Json strategies_of(const Case& c) {
   Json out = Json::array();
   if (c.pipeline.ranks > 1 || c.idle_axes)
     out.push_back(use("parallel/pipeline", {{"stages_per_rank", c.pipeline.stages}}));
-  if (c.data.ranks() > 1 || c.idle_axes) out.push_back(use("parallel/data"));
+  if (c.data.ranks() > 1 || c.data.kept || c.data.split || c.idle_axes) out.push_back(use("parallel/data"));
   if (c.context.ranks > 1 || c.idle_axes)
     out.push_back(use("parallel/context", {{"exchange", c.context.ranks > 1 ? c.context.exchange : "ring"}}));
   if (c.tensor.ranks > 1 || c.idle_axes)
@@ -215,14 +217,33 @@ Json strategies_of(const Case& c) {
 
 }  // namespace
 
+std::string Sizes::name() const {
+  std::string out;
+  const auto say = [&](const char* letter, int Sizes::*size) {
+    if (this->*size != kSizes.*size) out += fmt::format("_{}{}", letter, this->*size);
+  };
+  say("b", &Sizes::batch);
+  say("t", &Sizes::context);
+  say("v", &Sizes::vocab);
+  say("w", &Sizes::width);
+  say("f", &Sizes::ffn);
+  say("g", &Sizes::groups);
+  say("h", &Sizes::head);
+  say("e", &Sizes::experts);
+  say("r", &Sizes::routed);
+  return out;
+}
+
 std::string Case::name() const {
-  std::string out = fmt::format("{}_l{}", model, layers);
+  std::string out = fmt::format("{}_l{}{}", model, layers, sizes.name());
   if (pipeline.ranks > 1)
     out += fmt::format("_pp{}x{}_{}", pipeline.ranks, pipeline.stages, pipeline.schedule);
-  if (data.ranks() > 1)
-    out +=
-        data.outer > 1 ? fmt::format("_dp{}x{}", data.outer, data.inner) : fmt::format("_dp{}", data.inner);
-  if (zero.stage > 0) out += fmt::format("_zero{}{}", zero.stage, zero.axis == "dp" ? "" : "in");
+  if (data.in_parts())
+    out += fmt::format("_dp{}x{}", data.outer, data.inner);
+  else if (data.ranks() > 1 || data.kept)
+    out += fmt::format("_dp{}", data.inner);
+  if (zero.stage > 0)
+    out += fmt::format("_zero{}{}", zero.stage, zero.axis == "dp" ? "" : zero.axis.substr(3));
   if (!zero.within.empty()) out += "_within_" + zero.within.substr(3);
   if (context.ranks > 1) out += fmt::format("_cp{}_{}", context.ranks, context.exchange);
   if (tensor.ranks > 1)
@@ -291,21 +312,22 @@ Json in_f32(Json recipe, bool exact) {
   return recipe;
 }
 
-std::string text_of(bool padded) {
+std::string text_of(const Case& c) {
+  const int samples = c.sizes.batch + 4, missing = c.padded ? (2 * c.sizes.context + 1) / 3 : 0;
   std::string out;
-  for (int i = 0; i < 20 * kContext + 1 - (padded ? 11 : 0); ++i)
+  for (int i = 0; i < samples * c.sizes.context + 1 - missing; ++i)
     out += static_cast<char>('a' + (i * i * 7 + i / 3) % 26);
   return out;
 }
 
 std::string key_alone(const Case& c) {
-  return fmt::format("{} {} {} {}", c.model, c.layers, c.optimizer, c.padded);
+  return fmt::format("{} {} {} {} {}", c.model, c.layers, c.optimizer, c.padded, c.sizes.name());
 }
 
 Json alone(const Case& c, const std::string& text) {
-  Json recipe = tiny_recipe(model_of(c), text, kContext);
+  Json recipe = tiny_recipe(model_of(c), text, c.sizes.context);
   recipe["precision"] = "f64";
-  recipe["batch"] = kBatch;
+  recipe["batch"] = c.sizes.batch;
   recipe["data"]["valid"] = 0.0;
   recipe["optimizer"]["plugin"] = "optimizer/" + c.optimizer;
   // With a larger eps than usual AdamW does not amplify the rounding of gradients that are zero in theory.

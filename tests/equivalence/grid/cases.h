@@ -9,7 +9,20 @@
 
 namespace tenon::test {
 
-constexpr int kBatch = 16, kContext = 16;
+// gpt2 is tied and has dropout; llama has two query heads for each key head, and is tied.
+inline const std::vector<std::string> kModels{"gpt2", "gpt2_untied", "llama", "moe"};
+inline const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved",
+                                                 "zb-h1", "zb-v", "dualpipe-v"};
+
+// What the grid does not vary.
+struct Sizes {
+  int batch = 16, context = 16, vocab = 256;
+  int width = 8, ffn = 8, groups = 4, head = 2;
+  int experts = 8, routed = 2;  // moe: tokens of a routing group
+
+  // Those that are not the grid's: "_b12_t24".
+  std::string name() const;
+};
 
 // A pipeline of `ranks`, each with `stages` of its own.
 struct Pipeline {
@@ -37,13 +50,16 @@ struct Zero {
 // Outer times inner: above 1 both, the mesh has dp_out and dp_in instead of dp.
 struct Data {
   int outer = 1, inner = 1;
+  bool kept = false;   // in the mesh even where it is one rank
+  bool split = false;  // both parts are, even where one is one rank
   int ranks() const { return outer * inner; }
+  bool in_parts() const { return split || outer > 1; }
 };
 
 struct Case {
-  std::string model;  // "gpt2" (tied), "gpt2_untied", "llama" (two query heads for each key head), "moe"
+  std::string model;
   int layers = 3;
-  int width = 8;
+  Sizes sizes;
   Pipeline pipeline;
   Data data;
   Zero zero;
@@ -86,7 +102,7 @@ Json in_f32(Json recipe, bool exact);
 // Cases with equal keys have equal recipes `alone`.
 std::string key_alone(const Case& c);
 
-// Twenty samples, the last one short or not.
-std::string text_of(bool padded);
+// Four samples more than a batch, the last one short or not.
+std::string text_of(const Case& c);
 
 }  // namespace tenon::test

@@ -31,7 +31,7 @@ const Result<RunRecord>& one_device(const Case& c) {
   const std::string key = key_alone(c);
   const auto it = known.find(key);
   if (it != known.end()) return it->second;
-  return known.emplace(key, run_virtual(alone(c, text_file(c.padded)), {.steps = kSteps})).first->second;
+  return known.emplace(key, run_virtual(alone(c, text_file(c)), {.steps = kSteps})).first->second;
 }
 
 class EqualityGrid : public testing::TestWithParam<Numbered> {};
@@ -41,7 +41,7 @@ TEST_P(EqualityGrid, equals_one_device) {
   const auto& one = one_device(c);
   ASSERT_TRUE(one.ok()) << one.error().text();
   ASSERT_GT(one->steps[0].result.grad_norm, 0.1) << "nothing is clipped";
-  const auto many = run_virtual(together(c, text_file(c.padded)), {.ranks = c.world(), .steps = kSteps});
+  const auto many = run_virtual(together(c, text_file(c)), {.ranks = c.world(), .steps = kSteps});
   ASSERT_TRUE(many.ok()) << many.error().text();
   EXPECT_EQ(many->disagreements, std::vector<std::string>{});
   expect_close(*one, *many, Dtype::f64, kTolerance);
@@ -55,7 +55,7 @@ TEST(RoutingGroups, that_span_parts_of_a_cut_sequence_are_refused) {
   c.context = {4, "ring"};
   c.optimizer = "sgd";
   c.order = {"cp"};
-  Json recipe = together(c, text_file(false));
+  Json recipe = together(c, text_file(c));
   for (Json& entry : recipe["model"]["ops"]) {
     if (!entry.contains("repeat")) continue;
     for (Json& op : entry["ops"]) {

@@ -50,7 +50,7 @@ class AcrossMeshes : public testing::TestWithParam<Pair> {
   // Trains to `steps`, from the checkpoint if there is one.
   static Result<RunRecord> run(const Case& c, RunOptions options) {
     options.ranks = c.world();
-    return run_virtual(together(c, text_file(c.padded)), options);
+    return run_virtual(together(c, text_file(c)), options);
   }
   Status save(Session& session) {
     checkpoint::PosixStorage storage;
@@ -82,7 +82,7 @@ TEST_P(AcrossMeshes, weights_moments_and_data_go_on) {
   }
   const auto next = run(to, {.steps = kSaved + 1, .before = loader});
   ASSERT_TRUE(next.ok()) << next.error().text();
-  auto whole = run_virtual(alone(from, text_file(from.padded)), {.steps = kSaved + 1});
+  auto whole = run_virtual(alone(from, text_file(from)), {.steps = kSaved + 1});
   ASSERT_TRUE(whole.ok()) << whole.error().text();
   whole->steps.erase(whole->steps.begin(), whole->steps.end() - 1);
   EXPECT_EQ(next->steps[0].result.step, kSaved + 1);

@@ -125,7 +125,7 @@ class Processes : public testing::TestWithParam<Case> {};
 TEST_P(Processes, compute_what_one_process_computes) {
   const Case& c = GetParam();
   const Workplace place;
-  place.write("grid.txt", text_of(c.padded));
+  place.write("grid.txt", text_of(c));
   const std::string text = place.at("grid.txt");
   const Json single = in_f32(alone(c, text), false), recipe = in_f32(together(c, text), false);
   const CommandRecord one = train_on(place, "one", processes_recipe(single, kSteps, 1), 1);
@@ -154,12 +154,13 @@ INSTANTIATE_TEST_SUITE_P(grid, Processes, testing::ValuesIn(combinations()),
 TEST(ExactProcesses, bits_do_not_depend_on_ranks_or_the_stage_of_zero) {
   for (const std::string optimizer : {"sgd", "adamw"}) {
     const Workplace place;
-    place.write("grid.txt", text_of(true));
     Case c;
     c.model = "gpt2";
-    c.width = 48;
+    c.sizes.width = 48;
     c.optimizer = optimizer;
+    c.padded = true;
     c.order = {"dp_in"};
+    place.write("grid.txt", text_of(c));
     const auto recipe_of = [&](int ranks, int stage) {
       c.data = {1, ranks};
       c.zero.stage = stage;
