@@ -89,22 +89,13 @@ void bind(const Instr& instr) {
 }
 
 constexpr Field kTensorInfo[] = {
-    {"TensorInfo.name"},
-    {"TensorInfo.operand"},
-    {"TensorInfo.dims"},
-    {"TensorInfo.placement"},
-    {"TensorInfo.init"},
-    {"TensorInfo.layout"},
-    {"TensorInfo.leaf"},
-    {"TensorInfo.depth"},
-    {"TensorInfo.copy"},
-    {"TensorInfo.contributions", "a check reads it"},
-    {"TensorInfo.partial", "a check reads it"},
+    {"TensorInfo.name"},      {"TensorInfo.operand"}, {"TensorInfo.dims"},
+    {"TensorInfo.placement"}, {"TensorInfo.init"},    {"TensorInfo.layout"},
+    {"TensorInfo.leaf"},      {"TensorInfo.depth"},   {"TensorInfo.copy"},
 };
 void bind(const TensorInfo& tensor) {
-  const auto& [name, operand, dims, placement, init, layout, leaf, depth, copy, contributions, partial] =
-      tensor;
-  static_assert(std::size(kTensorInfo) == 11);
+  const auto& [name, operand, dims, placement, init, layout, leaf, depth, copy] = tensor;
+  static_assert(std::size(kTensorInfo) == 9);
   static_cast<void>(name);
 }
 

@@ -38,10 +38,10 @@ bool survives(Verdict verdict) {
 namespace {
 
 // The site of a number, and which of its ways it is.
-std::string change(const Sites& sites, uint64_t number, Program& program) {
+std::string change(const Sites& sites, uint64_t number, std::vector<Program>& programs, size_t which) {
   size_t site = 0;
   while (number >= sites[site].ways) number -= sites[site++].ways;
-  return sites[site].change(program, number);
+  return sites[site].apply(programs, which, number);
 }
 
 // One kind of change of one part.
@@ -63,8 +63,8 @@ class Choosing {
       const uint64_t chosen = order(i);
       size_t p = 0;
       while (before_[p + 1] <= chosen) ++p;
-      if (change(sites_[p], chosen - before_[p], scratch[p]).empty()) continue;
-      scratch[p] = programs_[p];
+      if (change(sites_[p], chosen - before_[p], scratch, p).empty()) continue;
+      scratch = programs_;
       out.push_back({part_, p, mutation_, chosen - before_[p]});
       --most;
     }
@@ -94,10 +94,10 @@ std::vector<Mutant> mutants_of(const Subject& subject, size_t most, uint64_t see
   return out;
 }
 
-std::string apply(const Mutant& mutant, const Subject& subject, Program& program) {
+std::string apply(const Mutant& mutant, const Subject& subject, std::vector<Program>& programs) {
   const Sites sites =
       mutations()[mutant.mutation].sites(subject.compiled(mutant.part).programs, mutant.program);
-  return change(sites, mutant.number, program);
+  return change(sites, mutant.number, programs, mutant.program);
 }
 
 Judge::Judge(Subject& subject, volatile Stage& stage) : subject_(subject), stage_(stage) {
@@ -115,12 +115,12 @@ void Judge::judge(const Mutant& mutant, uint64_t seed, Judgement& out) {
   std::vector<Program>& programs = programs_[static_cast<size_t>(mutant.part)];
   const Compiled& sound = subject_.compiled(mutant.part);
   struct Restore {
-    Program& program;
-    const Program& sound;
-    ~Restore() { program = sound; }
-  } restore{programs[mutant.program], sound.programs[mutant.program]};
+    std::vector<Program>& programs;
+    const std::vector<Program>& sound;
+    ~Restore() { programs = sound; }
+  } restore{programs, sound.programs};
   stage_ = Stage::changing;
-  const std::string what = change(sites(mutant), mutant.number, programs[mutant.program]);
+  const std::string what = change(sites(mutant), mutant.number, programs, mutant.program);
   note(out.what, fmt::format("class {}, {}", mutant.program, what));
   stage_ = Stage::checking;
   try {
@@ -141,7 +141,8 @@ void Judge::judge(const Mutant& mutant, uint64_t seed, Judgement& out) {
       Record same(subject_.expected(mutant.part), subject_.exact());
       subject_.run(mutant.part, programs, completion, seed, same);
     } catch (const Refused& refused) {
-      out.verdict = Verdict::refused_by_plugin;
+      out.verdict = Verdict::refused;
+      note(out.code, "plugin");
       note(out.differs, refused.what());
     } catch (const std::exception& wrong) {
       out.verdict = Verdict::survivor;

@@ -14,9 +14,8 @@ struct Mutant {
 };
 
 enum class Verdict : uint8_t {
-  none,               // not judged
-  refused,            // by verify
-  refused_by_plugin,  // accepted by verify; a plugin refuses it before a step begins
+  none,     // not judged
+  refused,  // by verify, or by a plugin before a step begins
   equal,
   survivor,
   crashed_checks,  // verify did not come back
@@ -27,7 +26,7 @@ bool survives(Verdict verdict);
 // Fits in memory that processes share.
 struct Judgement {
   Verdict verdict = Verdict::none;
-  char code[8] = {};       // refused: the error's
+  char code[8] = {};       // refused: the error's, or "plugin"
   char what[128] = {};     // was changed
   char differs[128] = {};  // survivors: the first result that does
 };
@@ -36,8 +35,8 @@ struct Judgement {
 // changes something.
 std::vector<Mutant> mutants_of(const Subject& subject, size_t most, uint64_t seed);
 
-// Makes a mutant of its program, and says what is changed.
-std::string apply(const Mutant& mutant, const Subject& subject, Program& program);
+// Makes a mutant of the programs of its part, and says what is changed.
+std::string apply(const Mutant& mutant, const Subject& subject, std::vector<Program>& programs);
 
 // The stage that a mutant is in, told before each.
 enum class Stage : uint8_t { idle, changing, checking, running };

@@ -13,7 +13,7 @@ std::span<const Mutation> mutations() {
   static const std::vector<Mutation> all = [] {
     std::vector<Mutation> out;
     for (const auto part : {list_mutations(), instr_mutations(), operand_mutations(), memory_mutations(),
-                            program_mutations(), tensor_mutations(), layout_mutations()})
+                            program_mutations(), tensor_mutations(), layout_mutations(), pair_mutations()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();

@@ -1,4 +1,5 @@
-// A single change of a compiled program: where, and in how many ways.
+// A single change of a compiled program: where, and in how many ways. Or one that two classes make alike, so
+// that what they tell each other still fits.
 #pragma once
 
 #include <functional>
@@ -15,6 +16,12 @@ struct Site {
   size_t ways = 1;
   // Makes the change number `way`, below `ways`, and says what it was; empty: nothing is changed by it.
   std::function<std::string(Program& program, size_t way)> change;
+  // Instead of that: to the programs of all classes.
+  std::function<std::string(std::vector<Program>& programs, size_t way)> change_all = {};
+
+  std::string apply(std::vector<Program>& programs, size_t which, size_t way) const {
+    return change_all ? change_all(programs, way) : change(programs[which], way);
+  }
 };
 
 // One kind of change of one field.
@@ -35,6 +42,7 @@ std::span<const Mutation> memory_mutations();   // buffers and spaces
 std::span<const Mutation> program_mutations();  // inputs, outputs, axes and the rest
 std::span<const Mutation> tensor_mutations();   // parameters and states
 std::span<const Mutation> layout_mutations();   // buckets
+std::span<const Mutation> pair_mutations();     // both ends of a transfer between classes
 
 // -- what they are made of --------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ void Report::add(const std::string& recipe, const Mutant& mutant, const Judgemen
       ++counts.refused;
       ++counts.codes[judgement.code];
       return;
-    case Verdict::refused_by_plugin: ++counts.by_plugin; return;
     case Verdict::equal: ++counts.equal; return;
     case Verdict::crashed_checks:
       ++counts.crashed_checks;
@@ -29,20 +28,19 @@ void Report::add(const std::string& recipe, const Mutant& mutant, const Judgemen
 }
 
 std::string Report::table() const {
-  std::string out = fmt::format("{:<72} {:>7} {:>7} {:>7} {:>7} {:>9}  codes\n", "change", "mutants",
-                                "refused", "plugin", "equal", "survivors");
+  std::string out = fmt::format("{:<72} {:>7} {:>7} {:>7} {:>9}  codes\n", "change", "mutants", "refused",
+                                "equal", "survivors");
   Counts sum;
   const auto row = [&out](const std::string& name, const Counts& counts) {
     std::string codes;
     for (const auto& [code, n] : counts.codes) codes += fmt::format(" {} {}", code, n);
     if (counts.crashed_checks > 0) codes += fmt::format(" (checks ended by {})", counts.crashed_checks);
-    out += fmt::format("{:<72} {:>7} {:>7} {:>7} {:>7} {:>9} {}\n", name, counts.all(), counts.refused,
-                       counts.by_plugin, counts.equal, counts.survivors, codes);
+    out += fmt::format("{:<72} {:>7} {:>7} {:>7} {:>9} {}\n", name, counts.all(), counts.refused,
+                       counts.equal, counts.survivors, codes);
   };
   for (const auto& [name, counts] : lines_) {
     row(name, counts);
     sum.refused += counts.refused;
-    sum.by_plugin += counts.by_plugin;
     sum.equal += counts.equal;
     sum.survivors += counts.survivors;
     sum.crashed_checks += counts.crashed_checks;

@@ -15,9 +15,9 @@ class Report {
   void add(const std::string& recipe, const Mutant& mutant, const Judgement& judgement);
 
   struct Counts {
-    size_t refused = 0, by_plugin = 0, equal = 0, survivors = 0, crashed_checks = 0;
+    size_t refused = 0, equal = 0, survivors = 0, crashed_checks = 0;
     std::map<std::string, size_t> codes;
-    size_t all() const { return refused + by_plugin + equal + survivors; }
+    size_t all() const { return refused + equal + survivors; }
   };
   // One line for each part, field and change, and a sum.
   std::string table() const;

@@ -200,15 +200,6 @@ Sites copies(const Programs& programs, size_t which) {
       });
 }
 
-Sites partials(const Programs& programs, size_t which) {
-  const Program& program = programs[which];
-  return at_tensors(
-      program, [&program](const TensorInfo& tensor) { return axes_ways(program, tensor.partial); },
-      [](Program& changed, TensorInfo& tensor, size_t way) {
-        return change_axes(changed, tensor.partial, way);
-      });
-}
-
 constexpr Mutation kMutations[] = {
     {"Program.params", "left out, repeated, exchanged", listed<&Program::params>},
     {"Program.states", "left out, repeated, exchanged", listed<&Program::states>},
@@ -225,8 +216,6 @@ constexpr Mutation kMutations[] = {
     {"TensorInfo.leaf", "another", numbers<&TensorInfo::leaf>},
     {"TensorInfo.depth", "another", numbers<&TensorInfo::depth>},
     {"TensorInfo.copy", "flipped", copies},
-    {"TensorInfo.contributions", "another number", numbers<&TensorInfo::contributions>},
-    {"TensorInfo.partial", "others, or in another order", partials},
 };
 
 }  // namespace of_tensor

@@ -86,7 +86,6 @@ class Planner {
     const auto classes = static_cast<size_t>(*std::max_element(owner_.begin(), owner_.end()) + 1);
     plan_.params.resize(classes);
     plan_.buckets.resize(classes);
-    plan_.contributions.resize(train_.params.size());
     plan_.holders.resize(train_.params.size());
     find_holders();
     for (size_t i = 0; i < train_.leaves.size(); ++i) {
@@ -142,12 +141,6 @@ class Planner {
     else
       leaf.steps = steps;
     leaf.reduce = sorted(leaf.reduce);
-    for (ValueId id = grad.grad; id != kNone;) {
-      ++plan_.contributions[leaf.param];
-      const Op& op = graph_.op(graph_.value(id).producer);
-      const auto k = static_cast<size_t>(std::ranges::find(op.out, id) - op.out.begin());
-      id = op.acc.empty() ? kNone : op.acc[k];
-    }
     return leaf;
   }
 

@@ -25,7 +25,6 @@ struct Bucket {
 struct ParamPlan {
   std::vector<std::vector<size_t>> params;   // per class: indices into JointGraph::params, ascending
   std::vector<std::vector<Bucket>> buckets;  // per class
-  std::vector<int> contributions;            // per parameter and microbatch
   std::vector<std::vector<int>> holders;     // per parameter: its classes, the owner first
 };
 

@@ -11,7 +11,6 @@ Status Params::open() {
     const Value& value = scope_.graph().value(context.joint.params[i]);
     TENON_TRY(const Operand operand, scope_.local(context.joint.params[i]));
     program.params.push_back({value.name, operand, value.dims, value.placement, value.init});
-    program.params.back().contributions = context.params.contributions[i];
   }
   gathered_.resize(scope_.buckets().size());
   for (size_t b = 0; b < scope_.buckets().size(); ++b) {
@@ -47,9 +46,6 @@ Status Params::place(size_t bucket) {
     if (depth == 0)
       info.operand.offset = static_cast<uint64_t>(layout.leaves[l].first * size_of(storage.dtype));
     at_[context.joint.params[mine[layout.leaves[l].param]]] = {bucket, l};
-    if (context.kind != ProgramKind::train) continue;
-    const ValueId grad = context.joint.leaves[from.leaves[l]].grad;
-    for (const Partial& p : scope_.graph().value(grad).placement.partials) info.partial.push_back(p.axis);
   }
   return {};
 }

@@ -114,12 +114,10 @@ struct TensorInfo {
   Dims dims;  // global
   Placement placement;
   Init init;
-  uint32_t layout = 0;    // of Program::layouts
-  uint32_t leaf = 0;      // of the layout
-  size_t depth = 0;       // how many of the layout's axes cut it; 0: a rank holds all of it
-  bool copy = false;      // another stage of the pipeline owns it
-  int contributions = 0;  // parameters: ops that add into its gradient in each microbatch, on all stages
-  std::vector<AxisId> partial = {};  // parameters: over which what these ops add up to is still to be summed
+  uint32_t layout = 0;  // of Program::layouts
+  uint32_t leaf = 0;    // of the layout
+  size_t depth = 0;     // how many of the layout's axes cut it; 0: a rank holds all of it
+  bool copy = false;    // another stage of the pipeline owns it
 };
 
 // Parameters one behind the other: what is reduced, updated and gathered as one. Offsets count elements.
