@@ -257,10 +257,20 @@ Operand Gradients::norms() {
     size_t end = i;
     while (end < entries.size() && entries[end].axes == entries[i].axes) ++end;
     const int64_t first = entries[i].first, last = entries[end - 1].first + entries[end - 1].count;
-    if (!entries[i].axes.empty()) {
-      const auto of_these = builder.because(scope_.why(Why::Because::norm, entries[i].bucket));
-      emit_all_reduce(builder, part(vector, first, {last - first}, "norms"), entries[i].axes, Phase::step,
+    const auto of_these = builder.because(scope_.why(Why::Because::norm, entries[i].bucket));
+    const auto sum = [&](const std::vector<AxisId>& axes) {
+      if (axes.empty()) return;
+      emit_all_reduce(builder, part(vector, first, {last - first}, "norms"), axes, Phase::step,
                       scope_.context.tree);
+    };
+    const Bucket& bucket = scope_.buckets()[entries[i].bucket];
+    if (scope_.context.options.exact) {  // who of those with zeros has a part must not show in the order
+      std::vector<AxisId> parts = bucket.layout.axes;
+      std::ranges::sort(parts);
+      sum(parts);
+      sum(bucket.norm_axes);
+    } else {
+      sum(entries[i].axes);
     }
     i = end;
   }

@@ -11,11 +11,15 @@ namespace tenon {
 
 struct Parts;
 
+// Instead of a microbatch: made from none, or from several, or not known.
+constexpr int32_t kOfAll = -1, kOfSeveral = -2;
+
 struct Content {
   Print print;
   FormId form = kNone;                      // none: nothing is known, unless `parts`
   Print blocks;                             // Form::blocks: the sum of block_print() of those that are in
   std::shared_ptr<const Parts> parts = {};  // of a bucket, instead of a form
+  int32_t microbatch = kOfSeveral;          // whose inputs it is made from
 
   bool known() const { return form != kNone || parts != nullptr; }
   bool operator==(const Content& other) const;
@@ -41,6 +45,12 @@ Print all_blocks(int64_t members);
 
 // Of zeros, any number of which are zeros.
 Print zeros_print();
+
+// Of what is made from two.
+inline int32_t joint_microbatch(int32_t x, int32_t y) {
+  if (x == y || y == kOfAll) return x;
+  return x == kOfAll ? y : kOfSeveral;
+}
 
 // x + y. In exact mode the order counts, for additions of numbers do not associate.
 Print plus(const Print& x, const Print& y, bool ordered);

@@ -84,7 +84,8 @@ Status Follower::place_inputs() {
       if (operand.dtype != value.dtype || operand.dims != forms_.local(id))
         return wrong(fmt::format("'{}' is {}, where {} is filled", name, shape_of(operand.dims),
                                  shape_of(forms_.local(id))));
-      memory_.write(range(operand), {input_print(name, static_cast<int64_t>(mb)), id, {}, nullptr});
+      const int32_t of = name == "step" ? kOfAll : static_cast<int32_t>(mb);
+      memory_.write(range(operand), {input_print(name, static_cast<int64_t>(mb)), id, {}, nullptr, of});
     }
   }
   for (size_t mb = 0; mb < program_.inputs.size(); ++mb) {
@@ -117,7 +118,7 @@ Status Follower::place_tensor(const TensorInfo& info, const Print& print, const 
   const auto at = static_cast<uint64_t>(leaf.first) * size;
   if (forms_.local(id) != info.operand.dims || info.operand.elements() != leaf.count)
     return wrong("is not in its bucket as a whole");
-  const Content content{print, id, {}, nullptr};
+  const Content content{print, id, {}, nullptr, kOfAll};
   const Buffer& buffer = program_.buffers[info.operand.buffer];
   if (info.depth == 0) {
     if (info.operand.offset != at || at + forms_.bytes(id) > buffer.bytes)
@@ -445,7 +446,7 @@ Status Follower::zeros(const Instr& instr) {
   const Operand& out = instr.out[0];
   Form form = form_of(out.dtype, {});
   for (int64_t size : out.dims) form.dims.push_back({size, {}, 0, 1});
-  return write(out, {zeros_print(), forms_.id(form), {}, nullptr});
+  return write(out, {zeros_print(), forms_.id(form), {}, nullptr, kOfAll});
 }
 
 // Of the squares of all gradients: numbers, or one for each chunk.
@@ -593,8 +594,9 @@ Status Follower::cross_entropy_shard(const Instr& instr) {
     if (out.dims != forms_.local(targets.form))
       return refused("its results have other dims than its targets");
   }
-  TENON_CHECK(write(instr.out[0], {print_of(def, {}, in, 0, {}, false), forms_.id(part), {}, nullptr}));
-  return write(instr.out[1], {print_of(def, {}, in, 1, {}, false), forms_.id(picked), {}, nullptr});
+  const int32_t of = joint_microbatch(logits.microbatch, targets.microbatch);
+  TENON_CHECK(write(instr.out[0], {print_of(def, {}, in, 0, {}, false), forms_.id(part), {}, nullptr, of}));
+  return write(instr.out[1], {print_of(def, {}, in, 1, {}, false), forms_.id(picked), {}, nullptr, of});
 }
 
 Status Follower::cross_entropy_join(const Instr& instr) {

@@ -87,10 +87,15 @@ Result<std::vector<Content>> KernelRules::run(const KernelCall& call) {
   const Typed& typed = type(call);
   if (!typed.refused.empty()) return refused(typed.refused);
   std::vector<Print> in;
-  for (const Content& content : call.in) in.push_back(content.print);
+  int32_t of = kOfAll;
+  for (const Content& content : call.in) {
+    in.push_back(content.print);
+    of = joint_microbatch(of, content.microbatch);
+  }
   std::vector<Content> out(typed.out.size());
   for (size_t k = 0; k < out.size(); ++k)
-    out[k] = {print_of(*typed.def, call.attrs, in, k, typed.free[k], ordered_), typed.out[k], {}, nullptr};
+    out[k] = {
+        print_of(*typed.def, call.attrs, in, k, typed.free[k], ordered_), typed.out[k], {}, nullptr, of};
   return out;
 }
 

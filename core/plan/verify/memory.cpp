@@ -51,7 +51,7 @@ Content Memory::part(const Content& content, uint64_t offset, uint64_t bytes) co
   const auto size = static_cast<uint64_t>(size_of(form.dtype));
   if (content.print == zeros_print() && offset % size == 0 && bytes % size == 0) {
     form.dims = {{static_cast<int64_t>(bytes / size), {}, 0, 1}};
-    return {content.print, forms_.id(form), {}, nullptr};
+    return {content.print, forms_.id(form), {}, nullptr, kOfAll};
   }
   if (all % bytes != 0 || offset % bytes != 0) return {};
   const auto index = static_cast<int64_t>(offset / bytes), of = static_cast<int64_t>(all / bytes);

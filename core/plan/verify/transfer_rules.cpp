@@ -29,16 +29,21 @@ Result<Content> each_leaf(const Content& content, Change change) {
 }  // namespace
 
 // Zeros aside, the fixed tree adds logical shards of the batch: first those of a rank, then over the ranks,
-// minor axes first, and nothing else in between.
-Result<Print> TransferRules::print_of_sum(const Print& print, const Form& before,
-                                          const std::vector<AxisId>& axes) const {
+// minor axes first, and nothing else in between. What one shard makes may have been summed before.
+Result<Print> TransferRules::print_of_sum(const Content& content, const std::vector<AxisId>& axes) const {
+  const Print& print = content.print;
   if (!exact_) return print;
+  const Form& before = forms_[content.form];
+  const auto zeros = [&](AxisId axis) { return std::ranges::count(before.alone, axis) > 0; };
+  if (std::ranges::any_of(axes, zeros) && !std::ranges::all_of(axes, zeros))
+    return refused(fmt::format("sums over {} at once, over some of which all members but one hold zeros",
+                               forms_.names(axes)));
   std::vector<AxisId> owed;  // of the batch, major first
   for (AxisId axis : batch_) {
-    if (before.partial_over(axis) && std::ranges::count(before.alone, axis) == 0) owed.push_back(axis);
+    if (before.partial_over(axis) && !zeros(axis)) owed.push_back(axis);
   }
   const bool of_batch = std::ranges::any_of(axes, [&](AxisId a) { return std::ranges::count(owed, a) > 0; });
-  if (owed.empty()) return print;
+  if (owed.empty() || (!of_batch && content.microbatch >= 0)) return print;
   const std::vector<AxisId> minor(owed.end() - static_cast<ptrdiff_t>(std::min(axes.size(), owed.size())),
                                   owed.end());
   if (!of_batch || axes != minor || !std::ranges::is_sorted(axes)) {
@@ -61,7 +66,7 @@ Result<Content> TransferRules::summed(const Content& content, const std::vector<
   if (form.block.n > 0 || !form.blocks.empty() || form.shift != 0)
     return refused("sums what is already a part of a sum");
   Content out = content;
-  TENON_TRY(out.print, print_of_sum(content.print, form, axes));
+  TENON_TRY(out.print, print_of_sum(content, axes));
   drop_partials(form, axes);
   out.form = forms_.id(form);
   return out;
@@ -200,7 +205,7 @@ Result<Content> TransferRules::added(const Content& x, const Content& y) const {
     form.block = block;
     if (block.n == forms_.mesh().size(block.axes)) {
       form.block = {};
-      TENON_TRY(out.print, print_of_sum(x.print, form, block.axes));
+      TENON_TRY(out.print, print_of_sum(x, block.axes));
       drop_partials(form, block.axes);
     }
     out.form = forms_.id(form);
@@ -210,6 +215,7 @@ Result<Content> TransferRules::added(const Content& x, const Content& y) const {
     return refused(fmt::format("adds {} to {}", forms_.text(y.form), forms_.text(x.form)));
   if (form.blocks.empty()) {
     out.print = plus(x.print, y.print, exact_);
+    out.microbatch = joint_microbatch(x.microbatch, y.microbatch);
     return out;
   }
   if (x.print != y.print) return refused("adds blocks of two different values");

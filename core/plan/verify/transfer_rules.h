@@ -29,7 +29,7 @@ class TransferRules {
   Status fix(Form& form, const std::vector<AxisId>& axes, int64_t member) const;
   Result<Content> added_parts(const Content& x, const Content& y) const;
   Result<Block> joined(const Block& x, const Block& y) const;
-  Result<Print> print_of_sum(const Print& print, const Form& before, const std::vector<AxisId>& axes) const;
+  Result<Print> print_of_sum(const Content& content, const std::vector<AxisId>& axes) const;
 
   Forms& forms_;
   const std::vector<AxisId> batch_;
