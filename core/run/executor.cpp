@@ -82,6 +82,7 @@ Status Executor::prepare_instr(InstrId id) {
     TENON_CHECK(add_calls(id));
   record.num_calls = static_cast<uint32_t>(calls_.size()) - record.first_call;
   record.num_updates = static_cast<uint32_t>(updates_.size()) - record.first_update;
+  record.collective = record.transfer != nullptr && !is_one_way(transfer_of(instr));
   if (record.transfer != nullptr) lanes_[instr.lane].transfers.push_back(id);
   records_.push_back(record);
   return {};
@@ -274,7 +275,7 @@ Status Executor::run_all(const tenon_step_scalars& scalars, Waits waits) {
     if constexpr (kTraced) times_[id].start = trace_now();
     TENON_CHECK(execute(id, scalars));
     if constexpr (kTraced) times_[id].done = times_[id].issued = trace_now();
-    if (waits == Waits::at_once && record.transfer != nullptr) TENON_CHECK(wait(id));
+    if (waits == Waits::at_once && record.collective) TENON_CHECK(wait(id));
   }
   for (const Lane& lane : lanes_) {
     if (!lane.transfers.empty()) TENON_CHECK(wait(lane.transfers.back()));

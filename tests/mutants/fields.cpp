@@ -13,6 +13,7 @@ constexpr Field kProgram[] = {
     {"Program.mesh"},
     {"Program.microbatches"},
     {"Program.lanes"},
+    {"Program.window", "a check reads it: what it demands is in the waits"},
     {"Program.buffers"},
     {"Program.instrs"},
     {"Program.params"},
@@ -29,10 +30,10 @@ constexpr Field kProgram[] = {
     {"Program.flops", "estimates and reports read it"},
 };
 void bind(const Program& program) {
-  const auto& [name, mesh, microbatches, lanes, buffers, instrs, params, states, inputs, batch_axes, seq_axes,
-               outputs, layouts, pipeline_axis, class_index, space_bytes, kernel_private_bytes, flops] =
-      program;
-  static_assert(std::size(kProgram) == 18);
+  const auto& [name, mesh, microbatches, lanes, window, buffers, instrs, params, states, inputs, batch_axes,
+               seq_axes, outputs, layouts, pipeline_axis, class_index, space_bytes, kernel_private_bytes,
+               flops] = program;
+  static_assert(std::size(kProgram) == 19);
   static_cast<void>(name);
 }
 

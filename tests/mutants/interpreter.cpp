@@ -19,32 +19,16 @@ const Program& program_of(const std::vector<Program>& programs, int64_t rank) {
   return programs[at];
 }
 
-namespace {
-
-// Whether a transfer may start before compute that is listed before it: what Order says of two instructions
-// without a wait between them.
-bool starts_behind_compute() {
-  Program program;
-  program.lanes = {"compute", "axis"};
-  program.instrs.resize(2);
-  program.instrs[0].kind = "add";
-  program.instrs[1].kind = "all_reduce";
-  program.instrs[1].lane = 1;
-  return Order(program).before(0, 1);
-}
-
-}  // namespace
-
 Interpreter::Interpreter(const Machine& machine, const std::vector<Program>& programs,
                          std::vector<RankMemory>& memory)
-    : machine_(machine), behind_compute_(starts_behind_compute()) {
+    : machine_(machine) {
   for (int64_t rank = 0; rank < machine.mesh.world(); ++rank)
     ranks_.push_back(
         prepare(machine, program_of(programs, rank), rank, memory[static_cast<size_t>(rank)], channels_));
 }
 
 void Interpreter::run(const Scalars& scalars, Completion completion, uint64_t seed) {
-  Schedule schedule(ranks_, channels_, behind_compute_, [&](size_t rank, const Work& work) {
+  Schedule schedule(ranks_, channels_, [&](size_t rank, const Work& work) {
     RankWork& all = ranks_[rank];
     for (uint32_t c = 0; c < work.num_calls; ++c) {
       const RankWork::Call& call = all.calls[work.first_call + c];

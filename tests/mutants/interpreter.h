@@ -1,7 +1,8 @@
 // Runs the programs of all ranks in one thread, as Order (plan/program/program.h) promises it and no more:
-// each lane starts its instructions in order, on the compute lane one is complete before the next starts, and
-// who waits for a transfer waits for all before it on that lane. Independent of core/run: it is what mutants
-// of programs are judged by.
+// each lane starts its instructions in order, behind all compute that is listed before; on the compute lane
+// one is complete before the next starts; and what one waits for, with all before it on that lane, is
+// complete for all that is listed behind. Independent of core/run: it is what mutants of programs are judged
+// by.
 #pragma once
 
 #include "work.h"
@@ -32,7 +33,6 @@ class Interpreter {
   const Machine& machine_;
   Channels channels_;
   std::vector<RankWork> ranks_;
-  bool behind_compute_ = false;  // see starts_behind_compute()
 };
 
 // The program that a rank runs. Fault where there is none.

@@ -6,17 +6,20 @@
 
 namespace tenon::mutants {
 
-Schedule::Schedule(const std::vector<RankWork>& ranks, const Channels& channels, bool behind_compute,
-                   Compute compute)
-    : work_(ranks),
-      channels_(channels),
-      behind_compute_(behind_compute),
-      compute_(std::move(compute)),
-      instances_(channels.size()) {
+Schedule::Schedule(const std::vector<RankWork>& ranks, const Channels& channels, Compute compute)
+    : work_(ranks), channels_(channels), compute_(std::move(compute)), instances_(channels.size()) {
   for (const RankWork& work : ranks) {
     Rank& rank = ranks_.emplace_back();
     rank.lanes.resize(work.lanes);
+    std::vector<size_t> owed(work.lanes);
     for (InstrId id = 0; id < work.instrs.size(); ++id) {
+      for (InstrId wait : work.instrs[id].waits) {
+        // A wait for what comes no earlier is never over.
+        const size_t all = wait < id ? rank.position[wait] + 1 : work.instrs.size() + 1;
+        size_t& mine = owed[work.instrs[wait].lane];
+        mine = std::max(mine, all);
+      }
+      rank.owed.push_back(owed);
       Lane& lane = rank.lanes[work.instrs[id].lane];
       rank.position.push_back(lane.instrs.size());
       rank.compute_before.push_back(rank.lanes[0].instrs.size());
@@ -36,17 +39,14 @@ void Schedule::run(Completion completion, uint64_t seed) {
 
 // -- what may happen --------------------------------------------------------------------------------
 
-bool Schedule::ready(size_t rank, InstrId id) const {
-  const Rank& mine = ranks_[rank];
-  return std::ranges::all_of(work_[rank].instrs[id].waits, [&](InstrId wait) {
-    const Lane& lane = mine.lanes[work_[rank].instrs[wait].lane];
-    const size_t position = mine.position[wait];
-    if (work_[rank].instrs[wait].lane == 0) return lane.next > position;
-    if (lane.next <= position) return false;
-    return std::all_of(lane.instances.begin(),
-                       lane.instances.begin() + static_cast<std::ptrdiff_t>(position) + 1,
-                       [](const Instance* instance) { return instance->complete; });
-  });
+bool Schedule::ready(size_t rank, InstrId id) {
+  Rank& mine = ranks_[rank];
+  for (size_t at = 0; at < mine.lanes.size(); ++at) {
+    Lane& lane = mine.lanes[at];
+    while (lane.ended < lane.instances.size() && lane.instances[lane.ended]->complete) ++lane.ended;
+    if ((at == 0 ? lane.next : lane.ended) < mine.owed[id][at]) return false;
+  }
+  return true;
 }
 
 bool Schedule::try_compute(size_t rank) {
@@ -62,7 +62,7 @@ bool Schedule::try_start(size_t rank, size_t at) {
   Lane& lane = mine.lanes[at];
   if (lane.next == lane.instrs.size()) return false;
   const InstrId id = lane.instrs[lane.next];
-  if (behind_compute_ && mine.lanes[0].next < mine.compute_before[id]) return false;
+  if (mine.lanes[0].next < mine.compute_before[id]) return false;
   if (!ready(rank, id)) return false;
   start(rank, id);
   return true;

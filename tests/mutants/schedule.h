@@ -10,9 +10,7 @@ namespace tenon::mutants {
 class Schedule {
  public:
   using Compute = std::function<void(size_t rank, const Work& work)>;
-  // `behind_compute`: a transfer starts behind all compute that is listed before it.
-  Schedule(const std::vector<RankWork>& ranks, const Channels& channels, bool behind_compute,
-           Compute compute);
+  Schedule(const std::vector<RankWork>& ranks, const Channels& channels, Compute compute);
 
   // Once. Fault where the ranks get stuck.
   void run(Completion completion, uint64_t seed);
@@ -28,19 +26,22 @@ class Schedule {
     std::vector<InstrId> instrs;
     std::vector<Instance*> instances;  // of those that have started; empty for compute
     size_t next = 0;
+    size_t ended = 0;  // of the instances, those that are complete and have none before them that is not
   };
   struct Rank {
     std::vector<Lane> lanes;
     std::vector<size_t> position;        // of each instruction on its lane
     std::vector<size_t> compute_before;  // each instruction, in the list
-    InstrId next = 0;                    // in the list, where that is what counts
+    // By instruction and lane: how many must be complete, because it or one before it in the list waits.
+    std::vector<std::vector<size_t>> owed;
+    InstrId next = 0;  // in the list, where that is what counts
   };
 
   void early();
   void late();
   void mixed(uint64_t seed);
 
-  bool ready(size_t rank, InstrId id) const;
+  bool ready(size_t rank, InstrId id);
   bool try_compute(size_t rank);
   bool try_start(size_t rank, size_t lane);
   bool sweep();  // whatever any rank can do; false: nothing
@@ -54,7 +55,6 @@ class Schedule {
 
   const std::vector<RankWork>& work_;
   const Channels& channels_;
-  const bool behind_compute_;
   Compute compute_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<std::unique_ptr<Instance>>> instances_;  // by channel

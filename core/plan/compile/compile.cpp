@@ -11,6 +11,7 @@
 #include "plan/emit/stages.h"
 #include "plan/finish/fuse.h"
 #include "plan/finish/memory.h"
+#include "plan/finish/receives.h"
 #include "plan/finish/waits.h"
 #include "plan/program/bucket_kernels.h"
 
@@ -333,6 +334,8 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   for (Program& program : out.programs) {
     fuse_kernels(program, recipe, options);
     TENON_CHECK(add_workspaces(program, recipe.exact, options, workspaces));
+    program.window = options.window;
+    place_receives(program);
     schedule_waits(program);
     plan_memory(program);
   }

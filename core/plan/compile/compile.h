@@ -39,6 +39,7 @@ struct CompileOptions {
   // Asks the kernels plugin; called once per distinct kernel.
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
   uint64_t bucket_bytes = 4u << 20;
+  LaneWindow window;                    // of each lane of the programs
   int64_t most_ops = int64_t{1} << 22;  // of the forward pass, over all microbatches: a program is unrolled
 };
 

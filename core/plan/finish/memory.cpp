@@ -6,28 +6,6 @@
 namespace tenon {
 namespace {
 
-// Per instruction on another lane: the first compute position that starts after it is complete.
-std::vector<uint32_t> completion(const Program& program, const Order& order) {
-  std::vector<uint32_t> done(program.instrs.size(), UINT32_MAX);
-  std::vector<std::vector<InstrId>> pending(program.lanes.size());
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
-    const uint32_t lane = program.instrs[id].lane;
-    if (lane != 0) {
-      pending[lane].push_back(id);
-      continue;
-    }
-    for (uint32_t other = 1; other < pending.size(); ++other) {
-      const uint32_t known = order.known(id, other);
-      auto& queue = pending[other];
-      const auto split =
-          std::find_if(queue.begin(), queue.end(), [&](InstrId p) { return order.position(p) > known; });
-      for (auto it = queue.begin(); it != split; ++it) done[*it] = order.position(id);
-      queue.erase(queue.begin(), split);
-    }
-  }
-  return done;
-}
-
 struct Placed {
   uint64_t lo, hi;
   Lifetime life;
@@ -96,14 +74,10 @@ class Shelf {
 
 std::vector<Lifetime> lifetimes(const Program& program) {
   const Order order(program);
-  const std::vector<uint32_t> done = completion(program, order);
   std::vector<Lifetime> out(program.buffers.size());
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     const Instr& instr = program.instrs[id];
-    const uint64_t now = uint64_t{2} * order.position(id);
-    const Lifetime use = instr.lane == 0
-                             ? Lifetime{now, now}
-                             : Lifetime{uint64_t{2} * order.known(id, 0) + 1, uint64_t{2} * done[id] - 1};
+    const Lifetime use{id, order.behind(id) - uint64_t{1}};
     const auto extend = [&out, &use](const Operand& operand) {
       if (operand.buffer == kNone) return;
       Lifetime& life = out[operand.buffer];
@@ -141,7 +115,7 @@ void plan_memory(Program& program) {
   std::stable_sort(arena.begin(), arena.end(), [&](BufferId a, BufferId b) {
     return program.buffers[a].bytes > program.buffers[b].bytes;
   });
-  Shelf shelf(2 * program.instrs.size());
+  Shelf shelf(program.instrs.size());
   uint64_t& peak = program.space_bytes[static_cast<size_t>(Space::arena)];
   for (BufferId id : arena) {
     Buffer& buffer = program.buffers[id];

@@ -1,5 +1,5 @@
 // Offsets of all buffers: parameters, state and inputs one behind the other, the arena greedily by size
-// over lifetimes that use happens-before across lanes.
+// over lifetimes that use happens-before (Order).
 #pragma once
 
 #include "plan/program/program.h"
@@ -9,15 +9,14 @@ namespace tenon {
 // Needs the waits. Sets Buffer::offset and Program::space_bytes.
 void plan_memory(Program& program);
 
-// Closed interval of time; hi < lo: never used. The compute lane's instruction k (from 1) is at 2k, what
-// runs beside it on other lanes is at the odd times around it.
+// Closed interval of the list; hi < lo: never used.
 struct Lifetime {
   uint64_t lo = UINT64_MAX;
   uint64_t hi = 0;
   bool overlaps(const Lifetime& other) const { return lo <= other.hi && other.lo <= hi; }
 };
-// When each buffer is in use. Work on another lane extends from what it is known to start after to what
-// is known to start after it, both excluded. What the step leaves behind lives for ever.
+// When each buffer is in use: from the first instruction that touches it to the last; by a transfer until
+// something waits for it. What the step leaves behind lives for ever.
 std::vector<Lifetime> lifetimes(const Program& program);
 
 }  // namespace tenon

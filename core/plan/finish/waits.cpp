@@ -1,92 +1,81 @@
 #include "plan/finish/waits.h"
 
 #include <algorithm>
-#include <functional>
+#include <deque>
 
 namespace tenon {
 namespace {
 
-struct Access {
-  InstrId instr;
-  uint64_t lo, hi;
-  bool write;
-};
+bool share_bytes(const Operand& a, const Operand& b) {
+  return a.buffer != kNone && a.buffer == b.buffer && a.offset < b.offset + b.bytes() &&
+         b.offset < a.offset + a.bytes();
+}
 
-// What each instruction knows to have ended: for each lane, how many of its instructions.
-class Clocks {
+// Both touch some bytes that one of them writes.
+bool conflict(const Instr& a, const Instr& b) {
+  const auto writes = [](const Instr& writer, const Instr& other) {
+    return std::ranges::any_of(writer.out, [&](const Operand& out) {
+      const auto shared = [&](const Operand& operand) { return share_bytes(out, operand); };
+      return std::ranges::any_of(other.in, shared) || std::ranges::any_of(other.out, shared);
+    });
+  };
+  return writes(a, b) || writes(b, a);
+}
+
+// Transfers of a lane that have started and that nothing has waited for yet, oldest first. Who waits for one
+// waits for all before it.
+class InFlight {
  public:
-  explicit Clocks(const Program& program)
-      : program_(program),
-        known_(program.instrs.size(), std::vector<uint32_t>(program.lanes.size())),
-        position_(program.instrs.size()),
-        count_(program.lanes.size()),
-        last_(program.lanes.size(), kNone) {}
-
-  // The next instruction in list order: it knows what the one before it on its lane knew, and, on the compute
-  // lane, that that one has ended (see Order).
-  void start(InstrId id) {
-    const uint32_t lane = program_.instrs[id].lane;
-    position_[id] = ++count_[lane];
-    if (last_[lane] != kNone) learn(id, last_[lane], lane == 0);
-    last_[lane] = id;
-  }
-
-  bool knows(InstrId id, InstrId other) const {
-    return known_[id][program_.instrs[other].lane] >= position_[other];
-  }
-
-  void learn(InstrId to, InstrId from, bool ended) {
-    for (size_t l = 0; l < count_.size(); ++l) known_[to][l] = std::max(known_[to][l], known_[from][l]);
-    uint32_t& mine = known_[to][program_.instrs[from].lane];
-    if (ended) mine = std::max(mine, position_[from]);
-  }
-
- private:
-  const Program& program_;
-  std::vector<std::vector<uint32_t>> known_;
-  std::vector<uint32_t> position_, count_;
-  std::vector<InstrId> last_;
-};
-
-// All accesses so far, by buffer.
-class Accesses {
- public:
-  explicit Accesses(const Program& program) : of_buffer_(program.buffers.size()) {}
-
-  // Adds this one; `out` receives the instructions that it must come after.
-  void add(InstrId id, const Operand& operand, bool write, std::vector<InstrId>& out) {
-    if (operand.buffer == kNone) return;
-    const Access mine{id, operand.offset, operand.offset + operand.bytes(), write};
-    for (const Access& a : of_buffer_[operand.buffer]) {
-      if ((write || a.write) && a.lo < mine.hi && mine.lo < a.hi && a.instr != id) out.push_back(a.instr);
+  // How many of them must end before this instruction starts: the bytes demand it,
+  size_t before(const Program& program, const Instr& instr) const {
+    for (size_t n = ids_.size(); n > 0; --n) {
+      if (conflict(program.instrs[ids_[n - 1]], instr)) return n;
     }
-    of_buffer_[operand.buffer].push_back(mine);
+    return 0;
+  }
+  // or the window, if this is the lane's next.
+  size_t beyond(const Program& program, const Instr& next) const {
+    uint64_t held = held_ + bytes_in_flight(next);
+    size_t n = 0;
+    for (; !program.window.admits(ids_.size() - n + 1, held); ++n)
+      held -= bytes_in_flight(program.instrs[ids_[n]]);
+    return n;
+  }
+
+  void start(const Program& program, InstrId id) {
+    ids_.push_back(id);
+    held_ += bytes_in_flight(program.instrs[id]);
+  }
+  // The last of the first `n`, which have ended.
+  InstrId end(const Program& program, size_t n) {
+    InstrId last = kNone;
+    for (; n > 0; --n, ids_.pop_front()) {
+      last = ids_.front();
+      held_ -= bytes_in_flight(program.instrs[last]);
+    }
+    return last;
   }
 
  private:
-  std::vector<std::vector<Access>> of_buffer_;
+  std::deque<InstrId> ids_;
+  uint64_t held_ = 0;
 };
 
 }  // namespace
 
 void schedule_waits(Program& program) {
-  Clocks clocks(program);
-  Accesses accesses(program);
+  std::vector<InFlight> lanes(program.lanes.size());
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     Instr& instr = program.instrs[id];
     instr.waits.clear();
-    clocks.start(id);
-    std::vector<InstrId> needed;
-    for (const Operand& operand : instr.in) accesses.add(id, operand, false, needed);
-    for (const Operand& operand : instr.out) accesses.add(id, operand, true, needed);
-    // Latest first: an instruction waited for brings what it knew itself.
-    std::sort(needed.begin(), needed.end(), std::greater<>());
-    for (InstrId from : needed) {
-      if (clocks.knows(id, from)) continue;
-      instr.waits.push_back(from);
-      clocks.learn(id, from, true);
+    for (uint32_t lane = 1; lane < lanes.size(); ++lane) {
+      InFlight& queue = lanes[lane];
+      size_t n = queue.before(program, instr);
+      if (lane == instr.lane) n = std::max(n, queue.beyond(program, instr));
+      if (n > 0) instr.waits.push_back(queue.end(program, n));
     }
     std::sort(instr.waits.begin(), instr.waits.end());
+    if (instr.lane != 0) lanes[instr.lane].start(program, id);
   }
 }
 

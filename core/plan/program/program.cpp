@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 
 #include "base/assert.h"
@@ -16,6 +17,13 @@ const char* name_of(Space space) {
 }
 
 const Operand& moved_operand(const Instr& instr) { return instr.in.empty() ? instr.out[0] : instr.in[0]; }
+
+uint64_t bytes_in_flight(const Instr& instr) {
+  uint64_t out = 0;
+  for (const auto* operands : {&instr.in, &instr.out})
+    for (const Operand& operand : *operands) out = std::max(out, operand.bytes());
+  return out;
+}
 
 const Operand* state_of_slot(std::span<const Operand> states, std::string_view name, Dtype dtype) {
   const auto found = std::ranges::find_if(
@@ -186,8 +194,10 @@ std::string line(const Program& program, InstrId id) {
 }  // namespace
 
 std::string text(const Program& program, const PrintOptions& options) {
-  std::string out = fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {}\n", program.name,
-                                program.mesh.text(), program.microbatches, fmt::join(program.lanes, " "));
+  std::string out =
+      fmt::format("program {} mesh {{{}}} microbatches {}\nlanes {} window {} transfers {} bytes\n",
+                  program.name, program.mesh.text(), program.microbatches, fmt::join(program.lanes, " "),
+                  program.window.transfers, program.window.bytes);
   for (const TensorInfo& param : program.params) {
     out += fmt::format("param {} {}{} {}\n", param.name, name_of(param.operand.dtype), text(param.dims),
                        text(param.placement, param.dims, program.mesh));
@@ -255,34 +265,20 @@ std::string serialize(const Program& program) {
   return out;
 }
 
-Order::Order(const Program& program)
-    : num_lanes_(static_cast<uint32_t>(program.lanes.size())),
-      lane_(program.instrs.size()),
-      position_(program.instrs.size()),
-      clock_(program.instrs.size() * program.lanes.size()) {
-  std::vector<InstrId> last(num_lanes_, kNone);
-  std::vector<uint32_t> count(num_lanes_);
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+Order::Order(const Program& program) : behind_(program.instrs.size()) {
+  const auto end = static_cast<InstrId>(program.instrs.size());
+  std::vector<std::deque<InstrId>> in_flight(program.lanes.size());
+  for (InstrId id = 0; id < end; ++id) {
     const Instr& instr = program.instrs[id];
-    TENON_ASSERT(instr.lane < num_lanes_);
-    lane_[id] = instr.lane;
-    position_[id] = ++count[instr.lane];
-    const auto learn = [&](InstrId from, bool complete) {
-      for (uint32_t lane = 0; lane < num_lanes_; ++lane) {
-        uint32_t& mine = clock_[id * num_lanes_ + lane];
-        mine = std::max(mine, clock_[from * num_lanes_ + lane]);
-      }
-      uint32_t& mine = clock_[id * num_lanes_ + lane_[from]];
-      if (complete) mine = std::max(mine, position_[from]);
-    };
-    if (last[instr.lane] != kNone) learn(last[instr.lane], instr.lane == 0);
+    TENON_ASSERT(instr.lane < in_flight.size());
     for (InstrId wait : instr.waits) {
-      if (wait < id) learn(wait, true);
+      if (wait >= id) continue;
+      auto& queue = in_flight[program.instrs[wait].lane];
+      for (; !queue.empty() && queue.front() <= wait; queue.pop_front()) behind_[queue.front()] = id;
     }
-    last[instr.lane] = id;
+    behind_[id] = instr.lane == 0 ? id + 1 : end;
+    if (instr.lane != 0) in_flight[instr.lane].push_back(id);
   }
 }
-
-bool Order::before(InstrId a, InstrId b) const { return known(b, lane_[a]) >= position_[a]; }
 
 }  // namespace tenon

@@ -91,7 +91,8 @@ struct Instr {
   int32_t layout = -1;  // of Program::layouts: whose cuts the counts of a transfer, or the parts of
                         // update, norms and own_part, follow
   double flops = 0;     // of one rank
-  std::vector<InstrId> waits;  // earlier instructions that must be complete; those on its lane are transfers
+  std::vector<InstrId>
+      waits;  // earlier transfers that must be complete, for this and all that is listed behind
   Why why;
   std::vector<Why> fused;  // of the instructions that became this one; empty: it is one
 };
@@ -162,11 +163,26 @@ inline int64_t norm_entries(const FlatLayout::Leaf& leaf, int64_t chunk) {
   return chunk == 0 ? 1 : (leaf.count + chunk - 1) / chunk;
 }
 
+// What a lane may have in flight: where more would be, a transfer waits for the oldest before it starts. One
+// may always be, of whatever size. The block that a ring passes on is three transfers.
+struct LaneWindow {
+  uint32_t transfers = 3;
+  uint64_t bytes = uint64_t{1} << 30;
+  // Whether so many with so many bytes may be in flight together.
+  bool admits(size_t count, uint64_t held) const {
+    return count <= 1 || (count <= transfers && held <= bytes);
+  }
+  bool operator==(const LaneWindow&) const = default;
+};
+// What a transfer counts for in a window: the larger of what it reads and what it writes.
+uint64_t bytes_in_flight(const Instr& instr);
+
 struct Program {
   std::string name;  // "train", "eval", "logits"
   Mesh mesh;
   int64_t microbatches = 1;
   std::vector<std::string> lanes;  // 0: compute; then one per mesh axis that communicates
+  LaneWindow window;               // of each of these
   std::vector<Buffer> buffers;
   std::vector<Instr> instrs;
   std::vector<TensorInfo> params;
@@ -224,25 +240,23 @@ std::string text(const Program& program, const PrintOptions& options);
 // Everything that all ranks must agree on, in a stable form: the input of the program hash.
 std::string serialize(const Program& program);
 
-// Happens-before over a program. Each lane starts its instructions in order. On the compute lane one is
-// complete before the next starts; transfers of a lane may be in flight together, and who waits for one waits
-// for all before it on that lane.
+// Happens-before over a program: the rule of starts. A rank has one stream of work, its list. A kernel is
+// complete before whatever is listed behind it starts; a transfer starts behind all that is listed before it
+// and goes on beside what is listed behind, until something waits for it, or for a later one of its lane:
+// then it is complete for all that is listed from there on. What nobody waits for ends with the step.
 class Order {
  public:
   explicit Order(const Program& program);
   // True if `a` is complete before `b` starts.
-  bool before(InstrId a, InstrId b) const;
-  // Position on its lane, counted from 1.
-  uint32_t position(InstrId id) const { return position_[id]; }
-  // How far lane `lane` is known to be complete when `id` starts.
-  uint32_t known(InstrId id, uint32_t lane) const {
-    TENON_ASSERT(id < lane_.size() && lane < num_lanes_);
-    return clock_[id * num_lanes_ + lane];
+  bool before(InstrId a, InstrId b) const { return behind(a) <= b; }
+  // The first instruction that starts behind its end; as many as there are instructions: none does.
+  InstrId behind(InstrId id) const {
+    TENON_ASSERT(id < behind_.size());
+    return behind_[id];
   }
 
  private:
-  uint32_t num_lanes_;
-  std::vector<uint32_t> lane_, position_, clock_;
+  std::vector<InstrId> behind_;
 };
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
-// V004 to V006: who touches which bytes, in which order.
+// V004 to V006 and V008: who touches which bytes, in which order, and what is in flight.
 #include <fmt/format.h>
 
+#include <deque>
 #include <numeric>
 
 #include "plan/program/contributions.h"
@@ -10,40 +11,40 @@
 namespace tenon {
 namespace {
 
-struct Touch {
-  InstrId instr;
-  bool write;
-};
+bool overlap(const ByteRange& a, const ByteRange& b) { return a.lo < b.hi && b.lo < a.hi; }
 
-Status check_order(const Program& program) {
-  const Order order(program);
-  ByteMap<std::vector<Touch>> bytes;
-  Status status;
-  for (InstrId id = 0; id < program.instrs.size() && status.ok(); ++id) {
-    each_access(program.instrs[id], [&](const Operand& operand, bool write) {
-      bytes.each(range_of(program, operand), [&](std::vector<Touch>& touches) {
-        for (const Touch& touch : touches) {
-          if (touch.instr == id || !(write || touch.write) || order.before(touch.instr, id) || !status.ok())
-            continue;
-          status =
-              refuse("V004",
-                     fmt::format("'{}' shares bytes with instruction {} ({}), and nothing orders the two",
-                                 operand.name, touch.instr, program.instrs[touch.instr].kind),
-                     where(program, id));
-        }
-        // What is ordered before this write, or reads before this read, cannot race with anything that is
-        // ordered after it.
-        std::erase_if(touches, [&](const Touch& t) {
-          return (write || !t.write) && t.instr != id && order.before(t.instr, id);
-        });
-        touches.push_back({id, write});
-      });
+// The first operand of `id` that shares bytes with what `other` touches, one of the two writing. NULL: none.
+const Operand* conflict(const Program& program, InstrId id, InstrId other) {
+  const Operand* found = nullptr;
+  each_access(program.instrs[id], [&](const Operand& mine, bool writes) {
+    const ByteRange range = range_of(program, mine);
+    each_access(program.instrs[other], [&](const Operand& theirs, bool they_write) {
+      if ((writes || they_write) && found == nullptr && overlap(range, range_of(program, theirs)))
+        found = &mine;
     });
-  }
-  return status;
+  });
+  return found;
 }
 
-bool overlap(const ByteRange& a, const ByteRange& b) { return a.lo < b.hi && b.lo < a.hi; }
+// Kernels follow each other, and transfers follow the kernels before them: what may race is a transfer in
+// flight and whatever is listed until something waits for it.
+Status check_order(const Program& program) {
+  const Order order(program);
+  std::vector<InstrId> in_flight;
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    std::erase_if(in_flight, [&](InstrId other) { return order.before(other, id); });
+    for (InstrId other : in_flight) {
+      const Operand* operand = conflict(program, id, other);
+      if (operand == nullptr) continue;
+      return refuse("V004",
+                    fmt::format("'{}' shares bytes with instruction {} ({}), and nothing orders the two",
+                                operand->name, other, program.instrs[other].kind),
+                    where(program, id));
+    }
+    if (program.instrs[id].lane != 0) in_flight.push_back(id);
+  }
+  return {};
+}
 
 // What an instruction writes is apart from all else that it touches, unless it says that it works in place.
 Status check_within(const Program& program, InstrId id) {
@@ -192,6 +193,29 @@ Status check_disjoint(const Program& program) {
 Status check_races(const Program& program) {
   TENON_CHECK(check_order(program));
   for (InstrId id = 0; id < program.instrs.size(); ++id) TENON_CHECK(check_within(program, id));
+  return {};
+}
+
+Status check_windows(const Program& program) {
+  const Order order(program);
+  std::vector<std::deque<InstrId>> in_flight(program.lanes.size());
+  std::vector<uint64_t> held(program.lanes.size());
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    if (instr.lane == 0) continue;
+    auto& queue = in_flight[instr.lane];
+    uint64_t& bytes = held[instr.lane];
+    for (; !queue.empty() && order.before(queue.front(), id); queue.pop_front())
+      bytes -= bytes_in_flight(program.instrs[queue.front()]);
+    queue.push_back(id);
+    bytes += bytes_in_flight(instr);
+    if (program.window.admits(queue.size(), bytes)) continue;
+    return refuse("V008",
+                  fmt::format("{} transfers with {} bytes are in flight on {}, whose window is {} with {}",
+                              queue.size(), bytes, program.lanes[instr.lane], program.window.transfers,
+                              program.window.bytes),
+                  where(program, id));
+  }
   return {};
 }
 

@@ -30,21 +30,6 @@ ByteRange range_of(const Program& program, const Operand& operand) {
 
 namespace {
 
-std::string describe(const Transfer& t) {
-  const std::string value =
-      t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
-  return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", name_of(t.kind), value,
-                     name_of(t.dtype), t.bytes, fmt::join(t.members, ","), t.instr);
-}
-
-bool same(const Transfer& a, const Transfer& b) {
-  const bool ends = is_one_way(a.kind) && is_one_way(b.kind) && a.kind != b.kind;
-  if (is_one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value)))
-    return false;
-  const bool kinds = &a == &b || (is_one_way(a.kind) ? ends : a.kind == b.kind);
-  return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
-}
-
 // Uneven shares of a bucket.
 bool shares_fit(const Program& program, const Instr& instr) {
   const auto index = static_cast<size_t>(instr.layout);
@@ -130,121 +115,7 @@ Status check_transfer(const Program& program, InstrId id) {
   return {};
 }
 
-Status check_group(const Transfer& t, size_t rank, size_t world) {
-  const bool inside = std::all_of(t.members.begin(), t.members.end(),
-                                  [&](int32_t m) { return m >= 0 && static_cast<size_t>(m) < world; });
-  const bool sorted = std::is_sorted(t.members.begin(), t.members.end(), std::less_equal<>());
-  const bool mine =
-      std::find(t.members.begin(), t.members.end(), static_cast<int32_t>(rank)) != t.members.end();
-  if (inside && sorted && mine) return {};
-  return refuse("V002", fmt::format("rank {} does {}, which is no group of its own", rank, describe(t)), "");
-}
-
-// The ranks as they go through their transfers, each of which starts when all of its group have come to it.
-class Progress {
- public:
-  explicit Progress(const std::vector<std::vector<Transfer>>& per_rank)
-      : per_rank_(per_rank), next_(per_rank.size()) {}
-
-  // True if the whole group of this rank's next transfer is at it. Asked of a group's first rank only.
-  bool complete(size_t rank) const {
-    const Transfer* mine = head(rank);
-    if (mine == nullptr || mine->members[0] != static_cast<int32_t>(rank)) return false;
-    return std::all_of(mine->members.begin(), mine->members.end(),
-                       [&](int32_t peer) { return is_at(peer, *mine); });
-  }
-
-  Status check_agree(size_t rank) const {
-    const Transfer& mine = *head(rank);
-    for (int32_t peer : mine.members) {
-      const Transfer& other = *head(static_cast<size_t>(peer));
-      if (same(mine, other)) continue;
-      return refuse(
-          "V002",
-          fmt::format("rank {} does {}, rank {} does {}", rank, describe(mine), peer, describe(other)), "");
-    }
-    return {};
-  }
-
-  void pass(size_t rank) {
-    for (int32_t peer : head(rank)->members) ++next_[static_cast<size_t>(peer)];
-  }
-
-  // When no group is complete any more: names who is missing where this rank waits.
-  Status check_not_stuck(size_t rank) const {
-    const Transfer* stuck = head(rank);
-    if (stuck == nullptr) return {};
-    for (int32_t peer : stuck->members) {
-      if (is_at(peer, *stuck)) continue;
-      const Transfer* other = head(static_cast<size_t>(peer));
-      return refuse("V003",
-                    fmt::format("deadlock: rank {} waits in {}, but rank {} {}", rank, describe(*stuck), peer,
-                                other == nullptr ? "has nothing left to do" : "is at " + describe(*other)),
-                    "");
-    }
-    return {};
-  }
-
- private:
-  const Transfer* head(size_t rank) const {
-    return next_[rank] < per_rank_[rank].size() ? &per_rank_[rank][next_[rank]] : nullptr;
-  }
-  // Two that both send, or both receive, do not meet.
-  bool is_at(int32_t rank, const Transfer& transfer) const {
-    const Transfer* at = head(static_cast<size_t>(rank));
-    if (at == nullptr || at->members != transfer.members) return false;
-    return at == &transfer || at->kind != transfer.kind || !is_one_way(at->kind);
-  }
-
-  const std::vector<std::vector<Transfer>>& per_rank_;
-  std::vector<size_t> next_;
-};
-
 }  // namespace
-
-std::vector<Transfer> transfers_of(const Program& program, int64_t rank) {
-  std::vector<Transfer> out;
-  std::map<std::vector<AxisId>, std::vector<int32_t>> groups;
-  for (InstrId id = 0; id < program.instrs.size(); ++id) {
-    const Instr& instr = program.instrs[id];
-    if (instr.lane == 0) continue;
-    const auto [group, fresh] = groups.try_emplace(instr.axes);
-    if (fresh) group->second = program.mesh.group(rank, instr.axes);
-    const Operand& operand = moved_operand(instr);
-    Transfer transfer{
-        id, transfer_of(instr), group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
-    if (is_one_way(transfer.kind)) {
-      const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
-      transfer.root = transfer.kind == TransferKind::send ? static_cast<int32_t>(rank) : other;
-      transfer.members = {std::min(static_cast<int32_t>(rank), other),
-                          std::max(static_cast<int32_t>(rank), other)};
-      transfer.microbatch = instr.microbatch;
-      transfer.value = operand.name;
-    } else if (transfer.kind == TransferKind::broadcast) {
-      transfer.root = group->second.at(static_cast<size_t>(instr.peer));
-    }
-    out.push_back(std::move(transfer));
-  }
-  return out;
-}
-
-Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank) {
-  for (size_t rank = 0; rank < per_rank.size(); ++rank) {
-    for (const Transfer& transfer : per_rank[rank]) TENON_CHECK(check_group(transfer, rank, per_rank.size()));
-  }
-  Progress progress(per_rank);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t rank = 0; rank < per_rank.size(); ++rank) {
-      if (!progress.complete(rank)) continue;
-      TENON_CHECK(progress.check_agree(rank));
-      progress.pass(rank);
-      moved = true;
-    }
-  }
-  for (size_t rank = 0; rank < per_rank.size(); ++rank) TENON_CHECK(progress.check_not_stuck(rank));
-  return {};
-}
 
 Status check_symmetric(const std::vector<Program>& programs) {
   for (const Program& program : programs) {
@@ -258,26 +129,8 @@ Status check_symmetric(const std::vector<Program>& programs) {
     }
   }
   if (programs.size() == 1) return {};
-  std::vector<std::vector<Transfer>> crossing;
-  for (const Program& program : programs) {
-    // One rank for each class, numbered as the classes are.
-    Program quotient;
-    quotient.mesh.axes = {program.mesh.axes[program.pipeline_axis]};
-    auto& transfers = crossing.emplace_back();
-    for (InstrId id = 0; id < program.instrs.size(); ++id) {
-      const Instr& instr = program.instrs[id];
-      if (instr.lane == 0 || std::ranges::count(instr.axes, program.pipeline_axis) == 0) continue;
-      Instr& kept = quotient.instrs.emplace_back(instr);
-      kept.axes = {0};
-      transfers.emplace_back().instr = id;
-    }
-    const auto projected = transfers_of(quotient, program.class_index);
-    for (size_t i = 0; i < projected.size(); ++i) {
-      const InstrId id = transfers[i].instr;
-      transfers[i] = projected[i];
-      transfers[i].instr = id;
-    }
-  }
+  std::vector<std::vector<Transfer>> crossing;  // of one rank for each class, numbered as the classes are
+  for (const Program& program : programs) crossing.push_back(transfers_between_classes(program));
   return check_transfers(crossing);
 }
 
@@ -314,6 +167,7 @@ Result<VerifyReport> verify(const std::vector<Program>& programs, const Referenc
   for (const Program& program : programs) {
     TENON_CHECK(check_memory(program));
     TENON_CHECK(check_uses(program));
+    TENON_CHECK(check_windows(program));
     TENON_CHECK(check_races(program));
     instrs += program.instrs.size();
     buffers += program.buffers.size();

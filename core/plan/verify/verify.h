@@ -10,7 +10,7 @@ struct VerifyReport {
   std::vector<std::string> passed;  // one line per check: what was proved, over how many things
 };
 
-// All of the checks below, for the programs of all classes of ranks. Errors V002 to V007.
+// All of the checks below, for the programs of all classes of ranks. Errors V002 to V008.
 Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference);
 
 // What the other checks take for granted: the mesh has ranks, every operand and buffer lies where it says,
@@ -33,19 +33,27 @@ struct Transfer {
   // send, recv within a microbatch: which value of which one travels. Both ends must mean the same.
   std::string value = {};
   int microbatch = -1;
+  uint32_t lane = 0;
+  std::vector<size_t> needs = {};  // earlier ones of this list that must be complete before it starts
 };
 // `rank` must be one that runs this program.
 std::vector<Transfer> transfers_of(const Program& program, int64_t rank);
-// Matching and deadlock freedom with everything serialised (V002, V003): runs all ranks' transfers by
-// brute force, each rank strictly in its order; a transfer fires when all its members are at it.
+// Those along the pipeline's axis, of any rank of the program's class; members and root are classes.
+std::vector<Transfer> transfers_between_classes(const Program& program);
+// Matching and deadlock freedom (V002, V003), by brute force: all ranks go through their lists, each waiting
+// where its list says. A transfer is complete when all its members have started it, and those before it on
+// its lane are.
 Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank);
 // The same for all ranks by symmetry. Ranks of one class run one list, so the members of a group within a
-// class arrive together: only transfers along the pipeline's axis remain, between one rank of each class.
+// class are at its transfers together, and these complete as they start: only transfers along the pipeline's
+// axis remain, between one rank of each class.
 Status check_symmetric(const std::vector<Program>& programs);
 // The same, every rank run.
 Status check_every_rank(const std::vector<Program>& programs);
 // V004: any two accesses to common bytes, one of them a write, are ordered.
 Status check_races(const Program& program);
+// V008: nowhere is more in flight on a lane than the program's window.
+Status check_windows(const Program& program);
 // V005: parameters, states and inputs apart from each other; and the arena's peak is what was planned. Needs
 // check_form().
 Status check_memory(const Program& program);

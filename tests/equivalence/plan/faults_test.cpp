@@ -124,6 +124,7 @@ TEST_P(Transfers, swapped_on_one_rank) {
   size_t k = 0;
   while (k + 2 < list.size() && list[k].bytes == list[k + 1].bytes) ++k;
   std::swap(list[k], list[k + 1]);
+  for (Transfer& transfer : list) transfer.needs.clear();
   EXPECT_EQ(refused().code, "V002");
 }
 
@@ -163,6 +164,30 @@ TEST(transfers, in_a_cycle_are_a_deadlock) {
             "all_reduce f32 8 bytes over {1,2} (instruction 2)");
 }
 
+// Each rank sends twice before it receives. What is sent is taken only where a receive is posted, so a rank
+// that waits for its first before its second waits for ever.
+TEST(transfers, whose_windows_wait_for_each_other_are_a_deadlock) {
+  const auto one_way = [](TransferKind kind, int32_t root, uint32_t lane) {
+    Transfer out{0, kind, {0, 1}, root, 8};
+    out.lane = lane;
+    return out;
+  };
+  const auto list = [&](int32_t me) {
+    const Transfer send = one_way(TransferKind::send, me, 0), recv = one_way(TransferKind::recv, 1 - me, 1);
+    return std::vector<Transfer>{send, send, recv, recv};
+  };
+  std::vector<std::vector<Transfer>> lists{list(0), list(1)};
+  EXPECT_TRUE(check_transfers(lists).ok());
+  lists[0][1].needs = {0};
+  EXPECT_TRUE(check_transfers(lists).ok()) << "the other rank does not wait";
+  lists[1][1].needs = {0};
+  EXPECT_EQ(check_transfers(lists).error().code, "V003");
+  EXPECT_EQ(
+      check_transfers(lists).error().cause,
+      "deadlock: rank 0 waits in send f32 8 bytes over {0,1} (instruction 0), but rank 1 is at send f32 8 "
+      "bytes over {0,1} (instruction 0)");
+}
+
 // -- V004 -------------------------------------------------------------------------------------------
 TEST_P(Faults, every_wait_edge_is_needed) {
   int edges = 0;
@@ -170,15 +195,27 @@ TEST_P(Faults, every_wait_edge_is_needed) {
     const std::vector<InstrId> waits = program_.instrs[id].waits;
     for (InstrId wait : waits) {
       std::erase(program_.instrs[id].waits, wait);
-      const Status status = check_races(program_);
-      ASSERT_FALSE(status.ok()) << id << " no longer waits for " << wait;
-      EXPECT_EQ(status.error().code, "V004");
-      EXPECT_NE(status.error().cause.find("nothing orders the two"), std::string::npos);
+      const Status race = check_races(program_), window = check_windows(program_);
+      ASSERT_FALSE(race.ok() && window.ok()) << id << " no longer waits for " << wait;
+      if (!race.ok()) {
+        EXPECT_EQ(race.error().code, "V004");
+        EXPECT_NE(race.error().cause.find("nothing orders the two"), std::string::npos);
+      }
       program_.instrs[id].waits = waits;
       ++edges;
     }
   }
   EXPECT_GE(edges, 4);
+}
+
+TEST_P(Faults, more_in_flight_than_the_window) {
+  program_.window.transfers = 1;
+  expect("V008", "2 transfers with ", "program, instruction ");
+}
+
+TEST_P(Faults, more_bytes_in_flight_than_the_window) {
+  program_.window.bytes = 1;
+  expect("V008", "whose window is 3 with 1", "program, instruction ");
 }
 
 TEST_P(Faults, a_removed_wait) {

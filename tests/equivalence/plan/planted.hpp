@@ -71,6 +71,7 @@ class Planted {
     bool memory = true;
     for (const Program& program : programs_) memory &= ask(check_memory(program));
     if (!memory) return out;  // the others read bytes
+    for (const Program& program : programs_) ask(check_windows(program));
     for (const Program& program : programs_) ask(check_races(program));
     for (const Program& program : programs_) ask(check_uses(program));
     if (out.empty()) ask(check_meaning(programs_, *reference_));  // which relies on the others
