@@ -104,6 +104,16 @@ TEST(Padding, leaves_the_loss_of_a_mixture_of_experts_as_it_is) {
   expect_same_loss(one, watch(held_out({"", "moe", {{"pp", 2}}, "pipeline", "1f1b", 2}, 4), 2));
 }
 
+TEST(Padding, leaves_the_loss_of_a_dense_model_as_it_is) {
+  const Seen one = watch(held_out({"", "gpt2", {{"dp", 1}}, "data"}, 1), 1);
+  for (int batch : {2, 3, 4, 5}) {
+    SCOPED_TRACE(batch);
+    expect_same_loss(one, watch(held_out({"", "gpt2", {{"dp", 1}}, "data"}, batch), 1));
+  }
+  expect_same_loss(one, watch(held_out({"", "gpt2", {{"dp", 2}}, "data zero3"}, 4), 2));
+  expect_same_loss(one, watch(held_out({"", "gpt2", {{"cp", 2}}, "ring"}, 5), 2));
+}
+
 // -- inputs of logits -----------------------------------------------------------------------------------
 
 TEST(Logits, have_every_input_set) {
