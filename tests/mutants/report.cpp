@@ -59,12 +59,6 @@ std::string Report::survivors(size_t most) const {
   return out;
 }
 
-std::set<std::string> Report::surviving() const {
-  std::set<std::string> out;
-  for (const auto& [line, all] : survivors_) out.insert(line);
-  return out;
-}
-
 std::string Report::crashes() const {
   std::string out;
   for (const std::string& crash : crashes_) out += "    " + crash + "\n";

@@ -67,13 +67,15 @@ bool sizes_fit(const Program& program, const Instr& instr) {
   return (kind == TransferKind::all_reduce || kind == TransferKind::permute) && same;
 }
 
-// Sends and receives are between two classes, a broadcast comes from one member of its axis; and what crosses
-// classes is over the pipeline's axis alone, for within a class all ranks run one list.
+// Sends and receives are between two classes, a broadcast comes from one member of its axis, a permutation's
+// peer is its shift, the others name none; and what crosses classes is over the pipeline's axis alone, for
+// within a class all ranks run one list.
 bool peers_fit(const Program& program, const Instr& instr) {
   const bool crosses = std::ranges::count(instr.axes, program.pipeline_axis) > 0;
   if (crosses && instr.axes.size() > 1) return false;
   const TransferKind kind = transfer_of(instr);
-  if (!is_one_way(kind) && kind != TransferKind::broadcast) return true;
+  if (kind == TransferKind::permute) return true;
+  if (!is_one_way(kind) && kind != TransferKind::broadcast) return instr.peer == -1;
   const bool there =
       instr.axes.size() == 1 && instr.peer >= 0 && instr.peer < program.mesh.axes[instr.axes[0]].size;
   return there && (!is_one_way(kind) || (crosses && instr.peer != program.class_index));
