@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/ops.h"
+
 namespace tenon {
 
 const char* name_of(Phase phase) {
@@ -22,8 +24,23 @@ ValueId Graph::add_value(Value value) {
 OpId Graph::append(Op op) {
   const auto id = static_cast<OpId>(ops_.size());
   for (ValueId out : op.out) values_[out].producer = id;
+  if (op.rule == nullptr) op.rule = rule_for(*op.def, ranks_of(op.in));
   ops_.push_back(std::move(op));
   return id;
+}
+
+void Graph::become(OpId id, const OpDef& def) {
+  ops_[id].def = &def;
+  ops_[id].rule = rule_for(def, ranks_of(ops_[id].in));
+}
+
+std::shared_ptr<const Rule> Graph::rule_for(const OpDef& def, const std::vector<size_t>& ranks) {
+  const auto [it, fresh] = rules_.try_emplace({&def, ranks});
+  if (fresh) {
+    if (auto rule = rule_of(def, ranks); rule.ok())
+      it->second = std::make_shared<const Rule>(*std::move(rule));
+  }
+  return it->second;
 }
 
 std::optional<ValueId> Graph::find(const std::string& name) const {

@@ -2,6 +2,8 @@
 // graph of a recipe and, after autodiff and propagation, the joint graph with every value placed.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,7 +93,7 @@ struct Reason {
 };
 
 struct Op {
-  const OpDef* def = nullptr;
+  const OpDef* def = nullptr;  // see Graph::become()
   std::vector<ValueId> in;
   std::vector<ValueId> out;
   Attrs attrs;
@@ -109,6 +111,9 @@ struct Op {
   std::string pointer = {};         // where the recipe has it, or the op that it is the gradient of
   std::string substituted_by = {};  // the strategy that made it an op of this kind
   uint32_t reason = kNone;          // collectives: of Graph::reasons
+  // That of the kind for operands of these ranks, which the graph makes once for all such ops; none: they do
+  // not fit it.
+  std::shared_ptr<const Rule> rule = {};
 };
 
 class Graph {
@@ -139,6 +144,10 @@ class Graph {
                                       const std::vector<std::string>& names);
   // Appends an op whose outputs exist already as values.
   OpId append(Op op);
+  // Makes an op one of another kind that has the same results.
+  void become(OpId id, const OpDef& def);
+  // NULL: the kind takes no operands of such ranks.
+  std::shared_ptr<const Rule> rule_for(const OpDef& def, const std::vector<size_t>& ranks);
   std::optional<ValueId> find(const std::string& name) const;
   std::vector<ValueId> with_role(Role role) const;
   // How many dims each value has.
@@ -158,6 +167,7 @@ class Graph {
  private:
   std::vector<Value> values_;
   std::vector<Op> ops_;
+  std::map<std::pair<const OpDef*, std::vector<size_t>>, std::shared_ptr<const Rule>> rules_;
 };
 
 // A value as text: "x f32[batch 8, seq 32]".

@@ -113,12 +113,12 @@ Result<Dims> factor_dims(const OpDef& def, const Rule& rule, const Graph& graph,
 
 }  // namespace
 
-Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph, const Ids& in,
+Result<std::vector<TensorType>> infer_outputs(const OpDef& def, Graph& graph, const Ids& in,
                                               const Attrs& attrs) {
   TENON_TRY(const std::vector<size_t> ranks, check_operands(def, graph, in));
   TENON_CHECK(check_attrs(def, attrs));
-  const auto rule = rule_of(def, ranks);
-  if (!rule.ok()) return bad_operands(def, graph, in, "wrong number of dimensions");
+  const auto rule = graph.rule_for(def, ranks);
+  if (rule == nullptr) return bad_operands(def, graph, in, "wrong number of dimensions");
   TENON_CHECK(check_sizes(def, graph, in, attrs));
   TENON_TRY(const Dims factors, factor_dims(def, *rule, graph, in, attrs));
   std::vector<TensorType> out;
@@ -149,13 +149,11 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& gra
 }
 
 double flops_of(const Graph& graph, const Op& op) {
-  const std::vector<size_t> ranks = graph.ranks_of(op.in);
-  const auto rule = rule_of(*op.def, ranks);
-  if (!rule.ok() || reshard_of(*op.def) != TransferKind::none) return 0;
-  std::vector<double> sizes(rule->factors.size(), 1);
+  if (op.rule == nullptr || reshard_of(*op.def) != TransferKind::none) return 0;
+  std::vector<double> sizes(op.rule->factors.size(), 1);
   for (size_t i = 0; i < op.in.size(); ++i) {
-    for (size_t d = 0; d < ranks[i]; ++d) {
-      sizes[rule->inputs[i][d]] = static_cast<double>(graph.value(op.in[i]).dims[d].size);
+    for (size_t d = 0; d < op.rule->inputs[i].size(); ++d) {
+      sizes[op.rule->inputs[i][d]] = static_cast<double>(graph.value(op.in[i]).dims[d].size);
     }
   }
   double points = op.def->flops;

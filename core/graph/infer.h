@@ -15,8 +15,8 @@ struct TensorType {
 };
 
 // Checks operands and attributes, gives the outputs' types. Errors G002 and G004.
-Result<std::vector<TensorType>> infer_outputs(const OpDef& def, const Graph& graph,
-                                              const std::vector<ValueId>& in, const Attrs& attrs);
+Result<std::vector<TensorType>> infer_outputs(const OpDef& def, Graph& graph, const std::vector<ValueId>& in,
+                                              const Attrs& attrs);
 // Floating-point operations of one call on the given dims (collectives: 0).
 double flops_of(const Graph& graph, const Op& op);
 

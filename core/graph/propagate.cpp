@@ -10,6 +10,11 @@
 namespace tenon {
 namespace {
 
+Result<const Rule*> rule_that_fits(const Op& op) {
+  if (op.rule != nullptr) return op.rule.get();
+  return Error{"G001", "the operands do not fit the rule '" + op.def->rule + "'", "", "", TENON_E_ARGUMENT};
+}
+
 // One step of a reshard: the collective and the placement behind it.
 struct Step {
   TransferKind kind;
@@ -240,8 +245,8 @@ class Propagator {
       }
       return typing;
     }
-    TENON_TRY(const Rule rule, rule_of(*op.def, source_.ranks_of(op.in)));
-    return type_op(rule, inputs, wanted(op), source_.staying(op));
+    TENON_TRY(const Rule* rule, rule_that_fits(op));
+    return type_op(*rule, inputs, wanted(op), source_.staying(op));
   }
 
   Status add_op(const Op& op) {
@@ -455,12 +460,12 @@ Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
   for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
   if (reshard_of(*op.def) != TransferKind::none) return check_collective(graph, mesh, op);
   if (op.def->absorbs) return check_absorbing(graph, mesh, op);
-  TENON_TRY(const Rule rule, rule_of(*op.def, graph.ranks_of(op.in)));
+  TENON_TRY(const Rule* rule, rule_that_fits(op));
   std::vector<Placement> given;
   for (ValueId id : op.in) given.push_back(graph.value(id).placement);
   std::vector<std::optional<Placement>> found;
   for (ValueId id : op.out) found.push_back(graph.value(id).placement);
-  const Typing typing = type_op(rule, given, found);
+  const Typing typing = type_op(*rule, given, found);
   for (size_t i = 0; i < op.in.size(); ++i) {
     if (typing.inputs[i] == given[i]) continue;
     return type_error(graph, mesh, op, op.in[i], text(typing.inputs[i], graph.value(op.in[i]).dims, mesh));

@@ -162,17 +162,17 @@ Reason Reasons::of_reader(const Op& op, size_t i, const std::vector<Placement>& 
 
 void Reasons::blame_rule(const Op& op, size_t i, const std::vector<Placement>& seen, const Typing& typing,
                          AxisId axis, Reason& out) const {
-  const auto rule = rule_of(*op.def, source_.ranks_of(op.in));
+  const Rule& rule = *op.rule;
   const bool summed = seen[i].is_partial(axis) && !typing.inputs[i].sharded_dim(axis);
   if (const auto dim = seen[i].sharded_dim(axis)) {
-    const Rule::Factor& factor = rule->factors[static_cast<size_t>(rule->inputs[i][*dim])];
+    const Rule::Factor& factor = rule.factors[static_cast<size_t>(rule.inputs[i][*dim])];
     if (factor.kind == Rule::Kind::whole) {
       out.because = Reason::Because::whole;
       out.factor = factor.name;
       return;
     }
   }
-  const Meeting meeting(*rule, seen, typing);
+  const Meeting meeting(rule, seen, typing);
   const auto part = summed ? meeting.spoiler(i, axis) : meeting.leader(i, axis, source_.staying(op));
   out.because = !summed ? Reason::Because::operand
                 : part  ? Reason::Because::beside

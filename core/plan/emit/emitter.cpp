@@ -13,12 +13,10 @@ struct Offset {
   int64_t size = 0;
 };
 
-Result<Offset> offset_of(const Graph& graph, const Op& op, const std::vector<Operand>& in,
-                         const std::vector<Operand>& out) {
+Offset offset_of(const Graph& graph, const Op& op, const std::vector<Operand>& in,
+                 const std::vector<Operand>& out) {
   if (op.def->offset[0] == '\0') return Offset{};
-  std::vector<size_t> ranks;
-  for (ValueId id : op.in) ranks.push_back(graph.value(id).dims.size());
-  TENON_TRY(const Rule rule, rule_of(*op.def, ranks));
+  const Rule& rule = *op.rule;
   const auto search = [&](const std::vector<std::vector<int>>& operands, const std::vector<ValueId>& ids,
                           const std::vector<Operand>& local) -> std::optional<Offset> {
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -209,7 +207,7 @@ Status Emitter::emit_kernel(const Op& op, const Row& row) {
     expansion->emit(builder, std::move(instr), axes);
     return {};
   }
-  TENON_TRY(const Offset offset, offset_of(graph, op, instr.in, instr.out));
+  const Offset offset = offset_of(graph, op, instr.in, instr.out);
   if (!offset.axes.empty()) {
     instr.kind = op.def->shard_kind;
     instr.attrs = shard_attrs(*find_kind(op.def->shard_kind), op.attrs);

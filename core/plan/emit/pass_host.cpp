@@ -218,7 +218,7 @@ tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_er
     return refuse(error, TENON_E_ARGUMENT,
                   std::string(kind) + " has other results than " + op.def->kind + " and cannot stand for it");
   }
-  op.def = def;
+  g->graph->become(id - 1, *def);
   op.substituted_by = g->pass;
   return TENON_OK;
 }

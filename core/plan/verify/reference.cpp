@@ -17,11 +17,10 @@ class Prints {
   Prints(const Graph& graph, bool ordered) : graph_(graph), ordered_(ordered), free_(graph.ops().size()) {
     for (OpId id = 0; id < graph.ops().size(); ++id) {
       const Op& op = graph.op(id);
-      const auto rule = rule_of(*op.def, graph.ranks_of(op.in));
       for (size_t k = 0; k < op.out.size(); ++k) {
         auto& sizes = free_[id].emplace_back();
-        if (!rule.ok()) continue;
-        for (size_t d : free_dims(*rule, k)) sizes.push_back(graph.value(op.out[k]).dims[d].size);
+        if (op.rule == nullptr) continue;
+        for (size_t d : free_dims(*op.rule, k)) sizes.push_back(graph.value(op.out[k]).dims[d].size);
       }
     }
   }
