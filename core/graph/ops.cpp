@@ -178,7 +178,9 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
   std::string rule = def.rule;
   if (def.variadic) {  // the first operand of the rule stands for all but the last input
     const std::string first = rule.substr(0, rule.find(','));
-    for (size_t i = def.in.size(); i < input_ranks.size(); ++i) rule = first + ", " + rule;
+    std::string more;
+    for (size_t i = def.in.size(); i < input_ranks.size(); ++i) more += first + ", ";
+    rule = more + rule;
   }
   return instantiate_rule(rule, def.whole, def.linear_inputs, input_ranks);
 }

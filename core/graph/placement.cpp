@@ -193,12 +193,13 @@ bool solve_length(const Pattern& operand, size_t rank, Lengths& lengths) {
 
 // Each operand with one unknown name determines it.
 bool solve_lengths(const std::vector<Pattern>& inputs, const std::vector<size_t>& ranks, Lengths& lengths) {
-  for (size_t round = 0; round <= inputs.size(); ++round) {
+  for (size_t known = 0;;) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!solve_length(inputs[i], ranks[i], lengths)) return false;
     }
+    if (lengths.size() == known) return true;
+    known = lengths.size();
   }
-  return true;
 }
 
 class RuleBuilder {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_map>
 
 #include "graph/ops.h"
 
@@ -101,13 +102,12 @@ class Planner {
  private:
   // A parameter lives with every stage that reads it; its first reader's class owns it.
   void find_holders() {
-    std::map<ValueId, size_t> param_of;
-    for (size_t i = 0; i < train_.params.size(); ++i) param_of[train_.params[i]] = i;
+    for (size_t i = 0; i < train_.params.size(); ++i) param_of_[train_.params[i]] = i;
     for (const Op& op : graph_.ops()) {
       if (op.phase == Phase::step) continue;
       for (ValueId id : op.in) {
-        const auto it = param_of.find(id);
-        if (it == param_of.end()) continue;
+        const auto it = param_of_.find(id);
+        if (it == param_of_.end()) continue;
         auto& holders = plan_.holders[it->second];
         const int reader = owner_[static_cast<size_t>(op.stage)];
         if (std::ranges::count(holders, reader) == 0) holders.push_back(reader);
@@ -125,7 +125,7 @@ class Planner {
     TENON_TRY(const Dims local, local_dims(param.dims, param.placement, mesh_));
     Leaf leaf;
     leaf.index = index;
-    leaf.param = static_cast<size_t>(std::ranges::find(train_.params, grad.param) - train_.params.begin());
+    leaf.param = param_of_.at(grad.param);
     leaf.elements = tenon::elements(local);
     leaf.bytes = leaf.elements * size_of(value.dtype);
     leaf.group = groups_[leaf.param];
@@ -185,7 +185,7 @@ class Planner {
     }
     Bucket& bucket = buckets[at];
     const auto& params = plan_.params[klass];
-    const auto local = std::ranges::find(params, leaf.param) - params.begin();
+    const auto local = std::ranges::lower_bound(params, leaf.param) - params.begin();
     bucket.leaves.push_back(leaf.index);
     bucket.layout.leaves.push_back(
         {static_cast<uint32_t>(local), bucket.layout.elements, leaf.elements, leaf.group});
@@ -211,6 +211,7 @@ class Planner {
   const LayoutOptions& options_;
   const Steps steps_;
   ParamPlan plan_;
+  std::unordered_map<ValueId, size_t> param_of_;  // of JointGraph::params
   using Key =
       std::tuple<size_t, int, std::vector<AxisId>, std::vector<AxisId>, std::vector<AxisId>, int, size_t>;
   std::map<Key, size_t> open_;

@@ -163,12 +163,15 @@ Status Follower::update(const Instr& instr) {
     TENON_TRY(Content state, bucket(instr.out[i], instr.layout, layout->depth()));
     states.push_back(std::move(state));
   }
-  const auto leaf_of = [](Content& content, size_t l) -> Content& {
+  // What is there is changed leaf by leaf in a copy.
+  const auto copy_of = [](Content& content) {
     auto parts = std::make_shared<Parts>(*content.parts);
-    Content& leaf = parts->leaves[l].second;
-    content.parts = std::move(parts);
-    return leaf;
+    content.parts = parts;
+    return parts;
   };
+  const auto new_params = copy_of(params);
+  std::vector<std::shared_ptr<Parts>> new_states;
+  for (Content& state : states) new_states.push_back(copy_of(state));
   for (size_t l = 0; l < layout->leaves.size(); ++l) {
     const FlatLayout::Leaf& leaf = layout->leaves[l];
     if (leaf.param >= program_.params.size()) return refused("a bucket has a parameter that is not there");
@@ -179,7 +182,7 @@ Status Follower::update(const Instr& instr) {
         slots >= shared_.reference.optimizer.groups.size())
       return refused(fmt::format("'{}' is in no group of the optimizer", info.name));
     const Content& grad = grads.parts->leaves[l].second;
-    Content& param = leaf_of(params, l);
+    Content& param = new_params->leaves[l].second;
     TENON_CHECK(check_gradient(info.name, grad));
     if (param.form == kNone) return refused(fmt::format("'{}' is not updated where it is", info.name));
     if (!(forms_[grad.form] == forms_[param.form])) {
@@ -191,7 +194,8 @@ Status Follower::update(const Instr& instr) {
       const Operand* found = state_of_slot(slots_here, slot.name, slot.dtype);
       const std::string name = state_name(info.name, shared_.reference.optimizer, slot);
       if (found == nullptr) return refused(fmt::format("'{}' is not updated where it is", name));
-      Content& state = leaf_of(states[static_cast<size_t>(found - slots_here.data())], l);
+      const auto at = static_cast<size_t>(found - slots_here.data());
+      Content& state = new_states[at]->leaves[l].second;
       if (state.print != state_print(name))
         return refused(fmt::format("'{}' is not updated where it is", name));
       state.print = update_print(name, leaf.group, grad.print, state.print, scale.print);
