@@ -108,6 +108,7 @@ class JointEmitter {
   }
 
   Status emit_update() {
+    for (Emitter& one : classes_) TENON_CHECK(one.gradients().settle());
     const std::vector<Tied> tied = tied_params();
     for (const Tied& one : tied) TENON_CHECK(join_gradients(one));
     std::vector<Operand> sums;

@@ -1,6 +1,7 @@
 #include "plan/emit/gradients.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "plan/emit/collectives.h"
 
@@ -83,26 +84,72 @@ Status Gradients::contributed(ValueId id) {
   if (--it->second.left > 0) return {};
   Operand now = it->second.memory;
   filling_.erase(it);
-  const bool apart = per_microbatch(bucket), exact = scope_.context.options.exact;
-  if (apart && !exact) now = reduce_to_part(bucket, now, Phase::weight_grad);
+  const ProgramBuilder& builder = scope_.builder;
+  if (!per_microbatch(bucket) || scope_.context.options.exact) return fold(bucket, now);
+  const size_t older = underway_.size();
+  go_on(underway_.emplace_back(Underway{bucket, now, 0, builder.stage(), builder.microbatch()}));
+  return go_on_with(older);
+}
+
+// A gradient of one microbatch, or of all.
+Status Gradients::fold(size_t bucket, Operand now) {
+  const bool apart = per_microbatch(bucket);
   const auto because = scope_.builder.because(scope_.why(Why::Because::fold, bucket));
-  if (apart) now = folds_[bucket].add(scope_.builder, now, exact);
+  if (apart) now = folds_[bucket].add(scope_.builder, now, scope_.context.options.exact);
   done_[bucket] += apart ? 1 : scope_.context.rows.microbatches;
   if (done_[bucket] < scope_.context.rows.microbatches) return {};
   gradients_[bucket] = now;
   return scope_.buckets()[bucket].tied ? Status{} : reduce(bucket);
 }
 
+// -- underway ---------------------------------------------------------------------------------------
+
+Status Gradients::settle() {
+  while (!underway_.empty()) TENON_CHECK(go_on_with(underway_.size()));
+  return {};
+}
+
+// One transfer further: first to what this rank holds of the parameters, where that is less than all, then to
+// what it updates.
+void Gradients::go_on(Underway& one) {
+  const FlatLayout& layout = scope_.buckets()[one.bucket].layout;
+  const auto because = scope_.builder.because(scope_.why(Why::Because::gradient, one.bucket));
+  const size_t inner = one.depth < layout.param_depth ? layout.param_depth : layout.depth();
+  one.held = scatter(one.bucket, one.held, one.depth, inner, Phase::weight_grad);
+  one.depth = inner;
+}
+
+// Each of the oldest that are underway.
+Status Gradients::go_on_with(size_t most) {
+  ProgramBuilder& builder = scope_.builder;
+  const int stage = builder.stage(), microbatch = builder.microbatch();
+  std::deque<Underway> left;
+  for (; most > 0; --most, underway_.pop_front()) {
+    Underway& one = underway_.front();
+    builder.enter(one.stage, one.microbatch);
+    if (one.depth < scope_.buckets()[one.bucket].layout.depth()) {
+      go_on(one);
+      left.push_back(std::move(one));
+    } else {
+      TENON_CHECK(fold(one.bucket, one.held));
+    }
+  }
+  builder.enter(stage, microbatch);
+  underway_.insert(underway_.begin(), std::make_move_iterator(left.begin()),
+                   std::make_move_iterator(left.end()));
+  return {};
+}
+
 // -- over the ranks ---------------------------------------------------------------------------------
 
 // First to what this rank holds of the parameters, where that is less than all, then to what it updates.
-Operand Gradients::reduce_to_part(size_t bucket, const Operand& whole, Phase phase) {
+Operand Gradients::reduce_to_part(size_t bucket, const Operand& whole) {
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
   const auto because = scope_.builder.because(scope_.why(Why::Because::gradient, bucket));
   Operand now = whole;
   for (size_t outer = 0; outer < layout.depth();) {
     const size_t inner = outer < layout.param_depth ? layout.param_depth : layout.depth();
-    now = scatter(bucket, now, outer, inner, phase);
+    now = scatter(bucket, now, outer, inner, Phase::step);
     outer = inner;
   }
   return now;
@@ -136,7 +183,7 @@ Status Gradients::reduce(size_t bucket) {
   std::vector<AxisId> rest = b.reduce;
   if (!b.layout.axes.empty()) {
     std::erase_if(rest, [&](AxisId axis) { return std::ranges::count(b.layout.axes, axis) > 0; });
-    if (!per_microbatch(bucket)) gradient = reduce_to_part(bucket, gradient, Phase::step);
+    if (!per_microbatch(bucket)) gradient = reduce_to_part(bucket, gradient);
   }
   if (!rest.empty()) emit_all_reduce(scope_.builder, gradient, rest, Phase::step, scope_.context.tree);
   return {};

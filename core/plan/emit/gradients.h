@@ -2,6 +2,7 @@
 // microbatches and reduced over the ranks as soon as they are complete; and their norms.
 #pragma once
 
+#include <deque>
 #include <map>
 
 #include "plan/emit/scope.h"
@@ -26,8 +27,12 @@ class Gradients {
   bool owns(ValueId id) const { return at_.contains(id); }
   // Memory of an output that is a contribution to a gradient.
   Status bind(ValueId id, Instr& instr);
-  // The op with this output has been emitted. A gradient that is complete by it is reduced.
+  // The op with this output has been emitted. A gradient that is complete by it is reduced. One microbatch's,
+  // in parts, is on its way then: what is to be done with it is done when the next one is complete, or in
+  // settle(), so that work is beside the transfer.
   Status contributed(ValueId id);
+  // Behind the last row, before anything below.
+  Status settle();
 
   // Gradients that this class has completed, but that other classes' copies join before reduce(), too.
   const Operand& gradient(size_t bucket) const { return gradients_[bucket]; }
@@ -42,6 +47,13 @@ class Gradients {
     std::vector<bool> written;  // per leaf
     int left = 0;               // contributions to come
   };
+  // Of one microbatch, on its way to the part that this rank updates.
+  struct Underway {
+    size_t bucket;
+    Operand held;
+    size_t depth;           // of the layout, that it has been reduced to
+    int stage, microbatch;  // of the row that completed it
+  };
   struct NormEntry {  // of one bucket in the vector of squared norms
     std::vector<AxisId> axes;
     size_t bucket;
@@ -51,7 +63,10 @@ class Gradients {
   void follow(size_t bucket, size_t leaf);
   bool per_microbatch(size_t bucket) const;
   std::pair<size_t, int> filling_key(size_t bucket) const;
-  Operand reduce_to_part(size_t bucket, const Operand& whole, Phase phase);
+  Operand reduce_to_part(size_t bucket, const Operand& whole);
+  void go_on(Underway& one);
+  Status go_on_with(size_t most);
+  Status fold(size_t bucket, Operand now);
   Operand scatter(size_t bucket, const Operand& held, size_t outer, size_t inner, Phase phase);
   Status reduce_in_tree(size_t bucket);
   Operand own_part(size_t bucket, const Operand& held);
@@ -60,6 +75,7 @@ class Gradients {
   Scope& scope_;
   std::map<ValueId, LeafPlace> at_;                    // values of a gradient's chain of additions
   std::map<std::pair<size_t, int>, Filling> filling_;  // (bucket, microbatch or kWholeStep)
+  std::deque<Underway> underway_;                      // oldest first
   std::vector<int> contributions_;                     // per bucket and microbatch
   std::vector<int> done_;                              // per bucket: microbatches complete
   std::vector<Fold> folds_;                            // per bucket

@@ -19,6 +19,7 @@ class ProgramBuilder {
     microbatch_ = microbatch;
   }
   int microbatch() const { return microbatch_; }
+  int stage() const { return stage_; }
 
   // What is begun while the returned value lives is there for this reason; then for the one before again.
   class Because {
