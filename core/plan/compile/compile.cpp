@@ -205,7 +205,9 @@ Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& me
 
 LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options) {
   const bool elements = std::ranges::all_of(options.slots, &OptimizerSlots::elements);
-  return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0};
+  // A comm plugin that does not sum in the fixed tree exchanges parts that are added here.
+  const bool exchanged = recipe.exact && !options.tree_order;
+  return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0, exchanged};
 }
 
 // Where the recipe does not forbid it, and as far as the kernels plugin says that it can.

@@ -52,20 +52,24 @@ class Steps {
   std::vector<OpId> of_;
 };
 
-// Cut points near equal shares, at legal places: multiples of the granule within a leaf, and leaves' ends.
+// Cut points near equal shares, at legal places: multiples of the granule within a leaf, and where leaves
+// begin. So a leaf lies aligned in its part, too. Members beyond the granules that there are have nothing.
 std::vector<int64_t> cut(const FlatLayout& layout, int64_t members, int64_t granule) {
+  const auto legal = [&](int64_t at) {
+    for (size_t i = 0; i < layout.leaves.size(); ++i) {
+      const FlatLayout::Leaf& leaf = layout.leaves[i];
+      const int64_t next = i + 1 < layout.leaves.size() ? layout.leaves[i + 1].first : layout.elements;
+      if (at >= next) continue;
+      const int64_t inside = granule == 0 ? 0 : (at - leaf.first + granule / 2) / granule * granule;
+      return inside < leaf.count ? leaf.first + inside : next;
+    }
+    return layout.elements;
+  };
   std::vector<int64_t> cuts{0};
   for (int64_t member = 1; member < members; ++member) {
     // elements * member / members, which may be beyond 64 bits before it is divided
-    int64_t at = layout.elements / members * member + layout.elements % members * member / members;
-    for (const auto& leaf : layout.leaves) {
-      const int64_t end = leaf.first + leaf.count;
-      if (at <= leaf.first || at >= end) continue;
-      const int64_t inside = granule == 0 ? 0 : (at - leaf.first + granule / 2) / granule * granule;
-      at = std::min(leaf.first + inside, end);
-      break;
-    }
-    cuts.push_back(std::max(at, cuts.back()));
+    const int64_t at = layout.elements / members * member + layout.elements % members * member / members;
+    cuts.push_back(std::max(legal(at), cuts.back()));
   }
   cuts.push_back(layout.elements);
   return cuts;
@@ -192,10 +196,11 @@ class Planner {
     bucket.layout.elements += bytes / std::max<int64_t>(size, 1);
   }
 
-  // Pads a bucket to what the members of its axes can share evenly, and cuts it.
+  // Pads a bucket to whole granules, and cuts it. Where there are more members than granules some have
+  // nothing.
   void finish(Bucket& bucket) const {
     FlatLayout& layout = bucket.layout;
-    const int64_t step = static_cast<int64_t>(kAlignment) * mesh_.size(bucket.reduce);
+    const int64_t step = kElementGranule * (options_.equal_parts ? mesh_.size(bucket.reduce) : 1);
     layout.elements = (layout.elements + step - 1) / step * step;
     layout.cuts = {0, layout.elements};
     if (layout.axes.empty()) return;

@@ -32,6 +32,7 @@ struct LayoutOptions {
   bool exact = false;
   uint64_t bucket_bytes = 4u << 20;
   int64_t granule = kElementGranule;
+  bool equal_parts = false;  // whole buckets divide by the members that sum them
 };
 
 // `train`: the joint graph of training, whatever the program. `owner`: class of each stage.
