@@ -16,13 +16,15 @@ T value_or_throw(Result<T> result) {
 
 }  // namespace
 
-Compiled compile_document(const Json& document, int world) {
+Compiled compile_document(const Json& document, int world,
+                          const std::function<void(CompileOptions&)>& change) {
   PluginRegistry registry(test_registry());
   const Recipe recipe = value_or_throw(read_recipe(document));
   const PluginSet plugins = value_or_throw(load_plugins(registry, recipe));
   const Mesh mesh = value_or_throw(resolve_mesh(recipe.mesh, world));
   CompileOptions options = value_or_throw(compile_options(recipe, plugins, mesh));
   options.bucket_bytes = kSmallBuckets;
+  if (change) change(options);
   return value_or_throw(compile(recipe, ProgramKind::train, options));
 }
 

@@ -6,7 +6,9 @@
 
 namespace tenon::test {
 
-Compiled compile_document(const Json& document, int world);
+// `change`: of what is usual here, small buckets.
+Compiled compile_document(const Json& document, int world,
+                          const std::function<void(CompileOptions&)>& change = {});
 
 // Compiled once for all tests of a process.
 const Compiled& compiled_of(const Combination& c);

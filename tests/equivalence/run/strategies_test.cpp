@@ -1,5 +1,8 @@
 // Strategies, one by one and together, on virtual ranks against one device, in f64 with the reference
-// kernels: loss, norm of the gradients and every gradient within 1e-10.
+// kernels: loss, norm of the gradients and every gradient within 1e-10; and the memory that they use is what
+// was planned.
+#include <mutex>
+
 #include "close.hpp"
 #include "combination.hpp"
 #include "virtual_run.hpp"
@@ -7,14 +10,51 @@
 namespace tenon::test {
 namespace {
 
+// The highest byte of the arena that any rank of each class writes.
+class HighWater {
+ public:
+  std::function<Status(Session&)> before() {
+    return [](Session& session) -> Status {
+      session.train_executor()->poison_arena();
+      return {};
+    };
+  }
+  std::function<Status(Session&)> after() {
+    return [this](Session& session) -> Status {
+      const uint64_t used = session.train_executor()->arena_high_water();
+      const Program& program = session.train_program();
+      const std::lock_guard lock(mutex_);
+      auto& [most, planned] = of_class_[program.class_index];
+      most = std::max(most, used);
+      planned = program.space_bytes[static_cast<size_t>(Space::arena)];
+      return {};
+    };
+  }
+  // Behind the last tensor is what aligns it, and, if it is a bucket, what fills its last granule.
+  void expect_as_planned() const {
+    for (const auto& [index, bytes] : of_class_) {
+      EXPECT_LE(bytes.first, bytes.second) << "class " << index;
+      EXPECT_LT(bytes.second - bytes.first, 4 * kAlignment) << "class " << index;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, std::pair<uint64_t, uint64_t>> of_class_;
+};
+
 class Strategies : public testing::TestWithParam<Combination> {};
 
 TEST_P(Strategies, compute_what_one_device_computes) {
   const Combination& c = GetParam();
   const auto one = run_virtual(recipe_of(c, corpus_file(), true), {.steps = 2});
   ASSERT_TRUE(one.ok()) << one.error().text();
-  const auto many = run_virtual(recipe_of(c, corpus_file(), false), {.ranks = world_of(c), .steps = 2});
+  HighWater high;
+  const auto many =
+      run_virtual(recipe_of(c, corpus_file(), false),
+                  {.ranks = world_of(c), .steps = 2, .before = high.before(), .after = high.after()});
   ASSERT_TRUE(many.ok()) << many.error().text();
+  high.expect_as_planned();
   EXPECT_EQ(many->disagreements, std::vector<std::string>{});
   expect_close(*one, *many, Dtype::f64, 1e-10);
 }
