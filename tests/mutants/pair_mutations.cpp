@@ -110,42 +110,47 @@ Sites repeated(const Programs& programs, size_t which) {
       });
 }
 
+// Of the transfers behind this one those between the same classes that are as large.
+std::vector<Ends> like(const Programs& programs, const std::vector<Ends>& all, size_t first) {
+  std::vector<Ends> out;
+  const End* sent = end_of(programs, all[first], TransferKind::send);
+  for (size_t i = first + 1; sent != nullptr && i < all.size(); ++i) {
+    const End* other = end_of(programs, all[i], TransferKind::send);
+    if (other == nullptr || other->program != sent->program) continue;
+    const Instr &a = instr_at(programs, *sent), &b = instr_at(programs, *other);
+    if (a.peer == b.peer && a.in[0].bytes() == b.in[0].bytes()) out.push_back(all[i]);
+  }
+  return out;
+}
+
 // What two transfers between the same classes send, exchanged; `both`: where it is received too.
+template <bool both>
+std::string exchange(Programs& programs, const Ends& first, const Ends& second) {
+  const std::string where = called(programs, first) + " with " + called(programs, second);
+  for (size_t e = 0; e < first.size(); ++e) {
+    Instr &a = instr_at(programs, first[e]), &b = instr_at(programs, second[e]);
+    std::swap(a.microbatch, b.microbatch);
+    if (transfer_of(a) == TransferKind::send)
+      std::swap(a.in, b.in);
+    else if (both)
+      std::swap(a.out, b.out);
+    else
+      std::swap(a.out[0].name, b.out[0].name);
+    replan(programs[first[e].program]);
+  }
+  return where + ": exchanged";
+}
+
 template <bool both>
 Sites exchanged(const Programs& programs, size_t which) {
   Sites out;
   if (which != 0 || programs.size() < 2) return out;
   const std::vector<Ends> all = transfers_between(programs);
   for (size_t i = 0; i < all.size(); ++i) {
-    const Ends& first = all[i];
-    const End* sent = end_of(programs, first, TransferKind::send);
-    if (sent == nullptr) continue;
-    const auto fits = [&](const Ends& other) {
-      const End* from = end_of(programs, other, TransferKind::send);
-      return from != nullptr && from->program == sent->program &&
-             instr_at(programs, *from).peer == instr_at(programs, *sent).peer &&
-             instr_at(programs, *from).in[0].bytes() == instr_at(programs, *sent).in[0].bytes();
-    };
-    std::vector<Ends> others;
-    for (size_t j = i + 1; j < all.size(); ++j) {
-      if (fits(all[j])) others.push_back(all[j]);
-    }
+    const std::vector<Ends> others = like(programs, all, i);
     if (others.empty()) continue;
-    out.push_back({others.size(), {}, [first, others](Programs& changed, size_t way) {
-                     const Ends& second = others[way];
-                     const std::string where = called(changed, first) + " with " + called(changed, second);
-                     for (size_t e = 0; e < first.size(); ++e) {
-                       Instr &a = instr_at(changed, first[e]), &b = instr_at(changed, second[e]);
-                       std::swap(a.microbatch, b.microbatch);
-                       if (transfer_of(a) == TransferKind::send)
-                         std::swap(a.in, b.in);
-                       else if (both)
-                         std::swap(a.out, b.out);
-                       else
-                         std::swap(a.out[0].name, b.out[0].name);
-                       replan(changed[first[e].program]);
-                     }
-                     return where + ": exchanged";
+    out.push_back({others.size(), {}, [first = all[i], others](Programs& changed, size_t way) {
+                     return exchange<both>(changed, first, others[way]);
                    }});
   }
   return out;

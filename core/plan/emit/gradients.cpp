@@ -158,8 +158,8 @@ Operand Gradients::reduce_to_part(size_t bucket, const Operand& whole) {
 Operand Gradients::scatter(size_t bucket, const Operand& held, size_t outer, size_t inner, Phase phase) {
   ProgramBuilder& builder = scope_.builder;
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  const Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
-                                       {most_at(builder.program().mesh, layout, inner)});
+  Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
+                                 {most_at(builder.program().mesh, layout, inner)});
   builder.collective(TransferKind::reduce_scatter, axes_between(layout, outer, inner), phase, held, part);
   builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
   return part;
@@ -241,8 +241,8 @@ Status Gradients::reduce_in_tree(size_t bucket) {
 Operand Gradients::own_part(size_t bucket, const Operand& held) {
   ProgramBuilder& builder = scope_.builder;
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  const Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
-                                       {most_at(builder.program().mesh, layout, layout.depth())});
+  Operand part = builder.scratch("grad_part." + std::to_string(bucket), held.dtype,
+                                 {most_at(builder.program().mesh, layout, layout.depth())});
   Instr instr = builder.begin("own_part", Phase::step);
   instr.in = {held};
   instr.out = {part};
