@@ -66,6 +66,7 @@ struct tenon_graph {
 
   static constexpr uint32_t kFirstValue = 10, kFirstOp = 100;
   std::map<std::string, int64_t> axes;
+  std::map<std::string, std::vector<std::string>> atoms;  // of axes that are split
   std::vector<Value> values;
   std::vector<Op> ops;
   std::unique_ptr<Loan> loan;
@@ -74,6 +75,8 @@ struct tenon_graph {
   std::vector<std::tuple<std::string, uint32_t, std::string>> stored;   // value, level, axis (within ...)
   std::vector<std::tuple<std::string, uint32_t, std::string>> staged;   // kind of the op, stage, axis
   std::vector<std::pair<std::string, std::string>> substituted;         // output of the op, new kind
+  std::vector<std::pair<std::string, std::string>> replicated, late;    // value, axis
+  std::vector<std::pair<std::string, int64_t>> split;                   // axis, outer
   std::string refuse;                                                   // the value whose sharding is refused
 };
 
@@ -154,6 +157,32 @@ inline tenon_code shard_value(tenon_graph* graph, tenon_value_id id, uint32_t di
   return TENON_OK;
 }
 
+inline tenon_code replicate_value(tenon_graph* graph, tenon_value_id id, const char* axis, tenon_error*) {
+  graph->replicated.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, axis);
+  graph->lend();
+  return TENON_OK;
+}
+
+inline tenon_code sum_value_late(tenon_graph* graph, tenon_value_id id, const char* axis, tenon_error*) {
+  graph->late.emplace_back(graph->values.at(id - tenon_graph::kFirstValue).name, axis);
+  graph->lend();
+  return TENON_OK;
+}
+
+inline const char* atom_of_axis(tenon_graph* graph, const char* axis, uint32_t i) {
+  const auto found = graph->atoms.find(axis);
+  if (found == graph->atoms.end()) return i == 0 ? graph->axes.find(axis)->first.c_str() : nullptr;
+  return i < found->second.size() ? found->second[i].c_str() : nullptr;
+}
+
+// An axis is split already, or needs no split.
+inline tenon_code split_axis(tenon_graph* graph, const char* axis, int64_t outer, tenon_error* error) {
+  if (graph->atoms.count(axis) > 0 || outer == 1 || outer == graph->axes.at(axis)) return TENON_OK;
+  graph->split.emplace_back(axis, outer);
+  std::snprintf(error->message, sizeof error->message, "split first");
+  return TENON_E_STATE;
+}
+
 inline tenon_code store_value(tenon_graph* graph, tenon_value_id id, uint32_t level, const char* axis,
                               const char* within, tenon_error*) {
   const std::string where = within == nullptr ? axis : std::string(axis) + " within " + within;
@@ -187,6 +216,10 @@ inline constexpr tenon_graph_api kMockGraphApi = [] {
   api.value = describe_value;
   api.axis_size = axis_size;
   api.shard = shard_value;
+  api.replicate = replicate_value;
+  api.axis_atom = atom_of_axis;
+  api.split_axis = split_axis;
+  api.sum_late = sum_value_late;
   api.store = store_value;
   api.set_stage = stage_op;
   api.substitute = substitute_op;

@@ -80,8 +80,51 @@ TEST_F(Pipeline, layers_by_hand_that_do_not_add_up_are_refused) {
             "give 2 numbers that add up to 5");
 }
 
+TEST_F(Pipeline, embedding_and_head_can_have_stages_of_their_own) {
+  options_.set("axis", "pp4");
+  const std::map<std::string, std::string> said{
+      {"embedding", "0 11 11 22 22 33 3"}, {"head", "0 00 00 11 11 22 3"}, {"both", "0 11 11 11 22 22 3"}};
+  for (const auto& [what, expected] : said) {
+    SCOPED_TRACE(what);
+    options_.set("apart", what.c_str());
+    EXPECT_EQ(stages(), expected);
+    graph_.staged.clear();
+  }
+  options_.set("apart", "both");
+  options_.set("balance", "cost");  // what is apart does not count
+  layers({1, 1, 1, 1, 4}, 100, 100);
+  EXPECT_EQ(stages(), "0 11 11 11 11 22 3");
+}
+
+TEST_F(Pipeline, layers_by_hand_can_leave_the_ends_without_layers) {
+  options_.set("axis", "pp4");
+  options_.set("layers", "0,2,3,0");
+  EXPECT_EQ(stages(), "0 11 11 22 22 22 3");
+  graph_.staged.clear();
+  options_.set("layers", "2,0,3,0");
+  EXPECT_EQ(stages(),
+            "layers = \"2,0,3,0\": only the first and the last stage, which have embedding and head, can be "
+            "without layers");
+}
+
+TEST_F(Pipeline, stages_apart_that_leave_none_for_the_layers_or_too_many_are_refused) {
+  options_.set("apart", "both");
+  EXPECT_EQ(stages(), "apart = \"both\" with 2 stages leaves none for the layers: use at least 3 stages");
+  options_.set("stages_per_rank", 4);
+  EXPECT_EQ(stages(), "6 stages for 5 layers: use at most 7 stages");
+}
+
+TEST_F(Pipeline, a_stage_apart_with_nothing_to_do_is_refused) {
+  options_.set("axis", "pp4");
+  options_.set("apart", "embedding");
+  graph_.ops.erase(graph_.ops.begin());
+  graph_.lend();
+  EXPECT_EQ(stages(),
+            "a stage without layers has nothing to do: the model has no ops in front of its first layer");
+}
+
 TEST_F(Pipeline, layers_by_hand_that_are_no_numbers_are_refused) {
-  for (const char* text : {"a,b", "2;3", "0,5", "-1,6", "3,"}) {
+  for (const char* text : {"a,b", "2;3", "-1,6", "3,"}) {
     options_.set("layers", text);
     EXPECT_EQ(stages(), std::string("layers = \"") + text +
                             "\": numbers of layers separated by commas, for instance \"3,2,2,1\"");
