@@ -64,6 +64,7 @@ struct Value {
   Init init;                    // parameters only
   std::vector<Pin> pins;        // in the order in which they were set, at most one for an axis
   Storage storage;              // parameters only
+  std::vector<AxisId> late;     // over which its gradient may stay a partial sum where rules allow it
   Placement placement;          // known after propagation
   std::vector<Origin> origins;  // of the placement's axes
   std::string pointer;          // parameters only: where the recipe has it

@@ -30,6 +30,27 @@ std::vector<AxisId> Mesh::find_all(std::string_view name) const {
   return out;
 }
 
+std::optional<Mesh> Mesh::split(std::string_view name, int64_t outer) const {
+  int64_t before = 1;  // ranks of the atoms in front
+  for (AxisId id : find_all(name)) {
+    const Axis& atom = axes[id];
+    if (before == outer) return *this;
+    if (outer % before != 0) return std::nullopt;
+    const int64_t part = outer / before;
+    if (part >= atom.size) {
+      before *= atom.size;
+      continue;
+    }
+    if (atom.size % part != 0 || find(atom.name + "_out") || find(atom.name + "_in")) return std::nullopt;
+    const std::string whole = atom.part_of.empty() ? atom.name : atom.part_of;
+    Mesh out = *this;
+    out.axes[id] = {atom.name + "_out", part, whole};
+    out.axes.insert(out.axes.begin() + id + 1, {atom.name + "_in", atom.size / part, whole});
+    return out;
+  }
+  return before == outer ? std::optional(*this) : std::nullopt;
+}
+
 std::vector<int64_t> Mesh::coordinate(int64_t rank) const {
   TENON_ASSERT(0 <= rank && rank < world());
   std::vector<int64_t> out(axes.size());

@@ -41,6 +41,26 @@ TEST(MeshTest, AxesAreFoundByName) {
   EXPECT_EQ(mesh().find("pp"), std::nullopt);
 }
 
+TEST(MeshTest, AnAxisIsSplitWhereItsAtomsDoNotEndThere) {
+  const Mesh tp{{{"dp", 2}, {"tp", 8}, {"pp", 3}}};
+  const auto split = tp.split("tp", 2);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_EQ(split->text(), "dp 2 x tp_out 2 x tp_in 4 x pp 3");
+  EXPECT_EQ(split->find_all("tp"), (std::vector<AxisId>{1, 2}));
+  EXPECT_EQ(split->axes[2].part_of, "tp");
+  for (int64_t rank = 0; rank < tp.world(); ++rank)
+    EXPECT_EQ(split->group(rank, {1, 2}), tp.group(rank, {1})) << rank;
+  EXPECT_EQ(split->split("tp", 2)->text(), split->text());
+  const auto twice = split->split("tp", 4);
+  EXPECT_EQ(twice->text(), "dp 2 x tp_out 2 x tp_in_out 2 x tp_in_in 2 x pp 3");
+  EXPECT_EQ(twice->axes[3].part_of, "tp");
+  EXPECT_EQ(twice->find_all("tp").size(), 3u);
+  EXPECT_EQ(tp.split("tp", 1)->text(), tp.text());
+  EXPECT_EQ(tp.split("tp", 8)->text(), tp.text());
+  for (const int64_t outer : {3, 16}) EXPECT_FALSE(tp.split("tp", outer).has_value()) << outer;
+  EXPECT_FALSE((Mesh{{{"tp", 4}, {"tp_in", 2}}}.split("tp", 2)).has_value());
+}
+
 TEST(PlacementTest, TextNamesDimsAxesInOrderAndPartials) {
   const Dims dims{{"batch", 8}, {"hidden", 12}};
   EXPECT_EQ(text(sharded({{2, 0}, {}}, {1}), dims, mesh()), "S(batch)@tp,dp P@cp");

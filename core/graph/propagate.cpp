@@ -20,6 +20,7 @@ struct Step {
   TransferKind kind;
   AxisId axis;
   Placement after;
+  std::vector<AxisId> axes = {axis};  // more than one: the parts of an axis that was split
 };
 
 void drop(std::vector<AxisId>& axes, AxisId axis) { std::erase(axes, axis); }
@@ -93,6 +94,54 @@ std::optional<Step> next_step(const Placement& from, const Placement& to, const 
   return std::nullopt;
 }
 
+// The parts of an axis that was split, in the mesh's order, which a reshard moves as one: its first stands
+// for all of them.
+using Unit = std::vector<AxisId>;
+
+// Behind one another on one dim, partial sums over all of them, or neither.
+bool used_as_one(const Placement& placement, const Unit& unit) {
+  if (const auto d = placement.sharded_dim(unit[0])) {
+    const auto& dim = placement.dims[*d];
+    const auto at = std::ranges::find(dim, unit[0]);
+    return dim.end() - at >= static_cast<ptrdiff_t>(unit.size()) && std::equal(unit.begin(), unit.end(), at);
+  }
+  const auto like_the_first = [&](AxisId axis) {
+    return !placement.sharded_dim(axis) && placement.is_partial(axis) == placement.is_partial(unit[0]);
+  };
+  return std::ranges::all_of(unit, like_the_first);
+}
+
+Placement folded(Placement placement, const Unit& unit) {
+  for (size_t i = 1; i < unit.size(); ++i) {
+    placement.remove_partial(unit[i]);
+    for (auto& dim : placement.dims) drop(dim, unit[i]);
+  }
+  return placement;
+}
+
+Placement unfolded(Placement placement, const Unit& unit) {
+  if (const auto d = placement.sharded_dim(unit[0])) {
+    auto& dim = placement.dims[*d];
+    dim.insert(std::ranges::find(dim, unit[0]) + 1, unit.begin() + 1, unit.end());
+  }
+  for (size_t i = 1; i < unit.size() && placement.is_partial(unit[0]); ++i)
+    placement.add_partial(unit[i], Reduction::sum);
+  return placement;
+}
+
+std::vector<Unit> units_of(const Mesh& mesh) {
+  std::vector<Unit> out;
+  for (AxisId axis = 0; axis < mesh.axes.size(); ++axis) {
+    const std::string& whole = mesh.axes[axis].part_of;
+    if (whole.empty()) continue;
+    if (axis > 0 && mesh.axes[axis - 1].part_of == whole)
+      out.back().push_back(axis);
+    else
+      out.push_back({axis});
+  }
+  return out;
+}
+
 // Axes over which the ops of an accumulation run replicated, by output of the op.
 using Avoided = std::map<ValueId, std::set<AxisId>>;
 
@@ -151,6 +200,7 @@ class Propagator {
       : source_(source),
         mesh_(mesh),
         first_(first),
+        units_(units_of(mesh)),
         avoided_(avoided),
         natural_(source.values().size()),
         reasons_(source, mesh, out_, natural_) {
@@ -205,10 +255,15 @@ class Propagator {
     const auto avoided = avoided_.find(op.out[0]);
     for (size_t i = 0; i < op.in.size(); ++i) {
       out.push_back(out_.graph.value(out_.map[op.in[i]]).placement);
-      // A gradient is used where its forward value was made: of S it is S, of R and P it is R.
+      // A gradient is used where its forward value was made: of S it is S, of R and P it is R, or P if that
+      // may be summed late.
       if (!op.grad_in.empty() && op.grad_in[i] != kNone) {
+        const Placement made = std::move(out.back());
         out.back() = natural_[op.grad_in[i]];
         out.back().partials.clear();
+        for (AxisId axis : source_.value(op.grad_in[i]).late)
+          if (made.is_partial(axis) && !out.back().sharded_dim(axis))
+            out.back().add_partial(axis, Reduction::sum);
       }
       if (avoided != avoided_.end()) drop(out.back(), avoided->second);
     }
@@ -333,7 +388,7 @@ class Propagator {
       if (out_.graph.value(target).placement == wanted) return target;
     }
     ValueId current = id;
-    while (const auto step = next_step(out_.graph.value(current).placement, wanted, first_)) {
+    while (const auto step = next_step(out_.graph.value(current).placement, wanted)) {
       Reason reason = asked(step->axis);
       reason.value = id;
       reason.had = from;
@@ -348,19 +403,38 @@ class Propagator {
     return current;
   }
 
+  // Parts of one axis that both placements use as one are moved together.
+  std::optional<Step> next_step(Placement from, Placement to) const {
+    std::vector<Unit> together;
+    for (const Unit& unit : units_) {
+      if (!used_as_one(from, unit) || !used_as_one(to, unit)) continue;
+      from = folded(std::move(from), unit);
+      to = folded(std::move(to), unit);
+      together.push_back(unit);
+    }
+    std::optional<Step> step = tenon::next_step(from, to, first_);
+    for (const Unit& unit : together) {
+      if (!step) break;
+      if (unit[0] == step->axis) step->axes = unit;
+      step->after = unfolded(std::move(step->after), unit);
+    }
+    return step;
+  }
+
   Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage, Reason reason) {
     Value value = out_.graph.value(from);
     value.placement = step.after;
     value.name = out_.graph.value(out_.graph.made(from)).name + " as " + text(step.after, value.dims, mesh_);
     if (value.role != Role::grad) value.role = Role::act;
     value.pins.clear();
-    std::erase_if(value.origins, [&](const Origin& origin) { return origin.axis == step.axis; });
+    std::erase_if(value.origins,
+                  [&](const Origin& origin) { return std::ranges::count(step.axes, origin.axis) > 0; });
     const Origin& cut_by = reason.wanted_by.by.empty() ? reason.had_by : reason.wanted_by;
     if (step.after.sharded_dim(step.axis) && !cut_by.by.empty()) value.origins.push_back(cut_by);
     TENON_CHECK(divides(value));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
-    Op op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, {step.axis}, stage, {}, {}};
+    Op op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, step.axes, stage, {}, {}};
     op.reason = static_cast<uint32_t>(out_.graph.reasons.size());
     out_.graph.reasons.push_back(std::move(reason));
     out_.graph.append(std::move(op));
@@ -370,6 +444,7 @@ class Propagator {
   const Graph& source_;
   const Mesh& mesh_;
   const std::vector<AxisId>& first_;
+  const std::vector<Unit> units_;
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
@@ -387,36 +462,50 @@ Error type_error(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id,
                value.name, "", TENON_E_INTERNAL};
 }
 
-// A collective must move exactly one axis the way its kind says.
+// A collective must move one axis, or the parts of one, the way its kind says.
 Status check_collective(const Graph& graph, const Mesh& mesh, const Op& op) {
   const Placement& from = graph.value(op.in[0]).placement;
   const Placement& to = graph.value(op.out[0]).placement;
-  if (op.axes.size() != 1 || op.axes[0] >= mesh.axes.size()) {
+  const auto known = [&](AxisId axis) {
+    return axis < mesh.axes.size() &&
+           (op.axes.size() == 1 ||
+            (!mesh.axes[axis].part_of.empty() && mesh.axes[axis].part_of == mesh.axes[op.axes[0]].part_of));
+  };
+  if (op.axes.empty() || !std::ranges::all_of(op.axes, known) || !std::ranges::is_sorted(op.axes)) {
     return Error{"V001",
                  std::string(op.def->kind) + " runs over " + std::to_string(op.axes.size()) +
-                     " axes, allowed: one of the mesh",
+                     " axes, allowed: one of the mesh, or parts of one",
                  graph.value(op.out[0]).name, "", TENON_E_INTERNAL};
   }
-  const AxisId axis = op.axes[0];
   Placement expected = from;
-  const auto source = from.sharded_dim(axis), target = to.sharded_dim(axis);
-  const bool innermost = source && from.dims[*source].back() == axis;
+  const auto source = from.sharded_dim(op.axes[0]), target = to.sharded_dim(op.axes[0]);
+  const auto ends_with_them = [&](const std::vector<AxisId>& dim) {
+    return dim.size() >= op.axes.size() && std::equal(op.axes.rbegin(), op.axes.rend(), dim.rbegin());
+  };
+  const auto each = [&](auto is) { return std::ranges::all_of(op.axes, is); };
+  const bool partial = each([&](AxisId axis) { return from.is_partial(axis); });
+  const bool whole = each([&](AxisId axis) { return !from.sharded_dim(axis) && !from.is_partial(axis); });
+  const bool innermost = source && ends_with_them(from.dims[*source]);
   bool legal = false;
   switch (reshard_of(*op.def)) {
-    case TransferKind::all_reduce: legal = from.is_partial(axis) && !target; break;
-    case TransferKind::reduce_scatter: legal = from.is_partial(axis) && target; break;
+    case TransferKind::all_reduce: legal = partial && !target; break;
+    case TransferKind::reduce_scatter: legal = partial && target; break;
     case TransferKind::all_gather: legal = source && !target && innermost; break;
     case TransferKind::all_to_all: legal = source && target && *source != *target && innermost; break;
-    case TransferKind::slice: legal = !source && !from.is_partial(axis) && target; break;
+    case TransferKind::slice: legal = whole && target; break;
     default: break;
   }
-  expected.remove_partial(axis);
-  if (source) drop(expected.dims[*source], axis);
-  if (target) expected.dims[*target].push_back(axis);
+  for (AxisId axis : op.axes) {
+    expected.remove_partial(axis);
+    if (source) drop(expected.dims[*source], axis);
+    if (target) expected.dims[*target].push_back(axis);
+  }
   if (!legal) {
+    std::string names;
+    for (AxisId axis : op.axes) names += (names.empty() ? "" : ",") + mesh.axes[axis].name;
     return type_error(graph, mesh, op, op.in[0],
-                      "what " + std::string(op.def->kind) + " over " + mesh.axes[axis].name +
-                          " can turn into " + text(to, graph.value(op.out[0]).dims, mesh));
+                      "what " + std::string(op.def->kind) + " over " + names + " can turn into " +
+                          text(to, graph.value(op.out[0]).dims, mesh));
   }
   if (!(expected == to))
     return type_error(graph, mesh, op, op.out[0], text(expected, graph.value(op.out[0]).dims, mesh));

@@ -31,18 +31,20 @@ ValueId op(Graph& graph, const std::string& kind, const std::vector<ValueId>& in
 }
 
 // The collectives between `from` and `to`: "all_gather x, slice y".
-std::string route(const Placement& from, const Placement& to) {
+std::string route(const Placement& from, const Placement& to, const Mesh& on = mesh()) {
   Graph graph;
   const Dims dims{{"a", 8}, {"b", 8}};
   const ValueId v = leaf(graph, "v", dims, from);
   const ValueId sum = op(graph, "add", {v, v});
-  graph.value(sum).pins = test::pins_of(to, mesh());
-  const auto placed = propagate(graph, mesh(), {});
+  graph.value(sum).pins = test::pins_of(to, on);
+  const auto placed = propagate(graph, on, {});
   if (!placed.ok()) return placed.error().cause;
+  if (const Status typed = check_types(placed->graph, on); !typed.ok()) return typed.error().text();
   std::string out;
   for (const Op& o : placed->graph.ops()) {
     if (reshard_of(*o.def) == TransferKind::none) continue;
-    out += (out.empty() ? "" : ", ") + std::string(o.def->kind) + " " + mesh().axes[o.axes[0]].name;
+    out += (out.empty() ? "" : ", ") + std::string(o.def->kind) + " ";
+    for (AxisId axis : o.axes) out += on.axes[axis].name;
   }
   return out;
 }
@@ -65,6 +67,39 @@ TEST(ReshardRoute, OnlyTheInnermostAxisLeavesADim) {
 TEST(ReshardRoute, PartialsAreScatteredInTheOrderOfTheTarget) {
   EXPECT_EQ(route(sharded({{}, {}}, {0, 1}), sharded({{1, 0}, {}})), "reduce_scatter y, reduce_scatter x");
   EXPECT_EQ(route(sharded({{}, {}}, {0, 1}), sharded({{0}, {}})), "reduce_scatter x, all_reduce y");
+}
+
+TEST(ReshardRoute, PartsOfAnAxisMoveTogetherWhereTheyAreUsedAsOne) {
+  const Mesh parts{{{"x", 2}, {"y", 2, "yz"}, {"z", 2, "yz"}}};
+  const auto over = [&](const Placement& from, const Placement& to) { return route(from, to, parts); };
+  EXPECT_EQ(over(sharded({{}, {}}, {1, 2}), sharded({{}, {}})), "all_reduce yz");
+  EXPECT_EQ(over(sharded({{}, {}}, {1, 2}), sharded({{0, 1, 2}, {}})), "slice x, reduce_scatter yz");
+  EXPECT_EQ(over(sharded({{0, 1, 2}, {}}), sharded({{0}, {}})), "all_gather yz");
+  EXPECT_EQ(over(sharded({{0, 1, 2}, {}}), sharded({{0}, {1, 2}})), "all_to_all yz");
+  EXPECT_EQ(over(sharded({{}, {}}), sharded({{1, 2}, {}})), "slice yz");
+  // One part goes another way, or they are the other way around.
+  EXPECT_EQ(over(sharded({{}, {}}, {1, 2}), sharded({{1}, {}})), "reduce_scatter y, all_reduce z");
+  EXPECT_EQ(over(sharded({{2, 1}, {}}), sharded({{}, {}})), "all_gather y, all_gather z");
+  EXPECT_EQ(over(sharded({{1}, {2}}), sharded({{}, {}})), "all_gather y, all_gather z");
+}
+
+// k = x w, whose gradient is a partial sum over y: of both it is made, by an op that sums over what y cuts.
+TEST(Propagate, AGradientThatMayBeSummedLateStaysAPartialSum) {
+  for (const bool late : {false, true}) {
+    SCOPED_TRACE(late);
+    Graph graph;
+    const ValueId x = leaf(graph, "x", {{"b", 4}, {"s", 4}, {"h", 4}}, sharded({{}, {}, {}}));
+    const ValueId w = leaf(graph, "w", {{"o", 4}, {"h", 4}}, sharded({{}, {}}), Role::param);
+    const ValueId k = op(graph, "linear", {x, w});
+    if (late) graph.value(k).late = {1};
+    const ValueId dk = leaf(graph, "dk", {{"b", 4}, {"s", 4}, {"o", 4}}, sharded({{}, {}, {}}, {1}));
+    const ValueId dx = op(graph, "linear_dgrad", {dk, w});
+    graph.op(graph.value(dx).producer).grad_in = {k, kNone};
+    const auto placed = propagate(graph, mesh(), {});
+    ASSERT_TRUE(placed.ok());
+    EXPECT_EQ(placed->graph.value(placed->map[dx]).placement.is_partial(1), late);
+    EXPECT_EQ(placed->graph.ops().size(), late ? 2u : 3u);
+  }
 }
 
 TEST(Propagate, AReshardIsMadeOnceForAllReaders) {

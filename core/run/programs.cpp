@@ -49,6 +49,8 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
                           {pass.options.data(), pass.options.data() + pass.options.size()},
                           "/strategies/" + std::to_string(i)});
   }
+  if (const auto forward = build_forward(recipe, recipe.batch, recipe.context, true); forward.ok())
+    out.mesh = mesh_for(out.passes, forward->graph, mesh);
   const auto& schedule = plugins.schedule;
   if (schedule.table != nullptr) {
     out.schedule = {schedule.id,

@@ -20,6 +20,7 @@ struct Programs {
 
 // Everything that compile() needs from a recipe's plugins; pure, needs no device. Options are borrowed
 // from `plugins`.
+// `mesh`: resolved; that of the options has the axes split that strategies want split.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
 // Pure as compile(), and with its errors.

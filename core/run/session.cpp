@@ -19,7 +19,6 @@ Result<std::unique_ptr<Session>> Session::open(const Recipe& recipe, const Plugi
 Session::~Session() = default;
 
 Status Session::open_all() {
-  TENON_TRY(const Mesh mesh, resolve_mesh(recipe_.mesh, options_.id.world));
   TENON_TRY(pool_, ThreadPool::create(std::max(options_.threads, 1), options_.id.world));
   const ThreadPool::Use use(*pool_);
   TENON_TRY(feeder_, Feeder::open(plugins_.data, options_.root, recipe_.context));
@@ -31,7 +30,7 @@ Status Session::open_all() {
   TENON_CHECK(check_vocabulary(programs_->eval, feeder_->token_limit()));
   TENON_CHECK(peers_.agree("data", feeder_->digest()));
   TENON_CHECK(peers_.agree("program", program_hash(programs_->layout())));
-  TENON_CHECK(open_device(mesh));
+  TENON_CHECK(open_device(mine(programs_->layout()).mesh));
   tensors_.emplace(mine(programs_->layout()), *device_);
   tensors_->initialise(recipe_.seed);
   if (programs_->train) {

@@ -33,9 +33,9 @@ TEST(Strategies, a_mesh_of_several_axes_that_does_not_multiply_to_the_ranks) {
 
 TEST(Strategies, tensor_over_more_ranks_than_groups_of_heads) {
   EXPECT_EQ(refusal("mesh = t.mesh { tp = 4 }, strategies = { t.strategy.tensor {} },", 4),
-            "error[P003]: parallel/tensor: 'h.0.attn.q.weight': group 2 is not divisible by tp 4 (groups of "
-            "query heads that "
-            "share keys and values): use a smaller tp, or attention = \"replicate\"\n  --> r.lua:30:44\n");
+            "error[P003]: parallel/tensor: 'h.0.attn.q.weight': 2 groups of query heads that share keys and "
+            "values, 1 in each, cannot be dealt out over tp 4: use a smaller tp, or attention = "
+            "\"replicate\"\n  --> r.lua:30:44\n");
 }
 
 TEST(Strategies, tensor_over_a_vocabulary_that_does_not_divide) {

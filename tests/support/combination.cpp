@@ -32,8 +32,8 @@ Json recipe_of(const Combination& c, const std::string& corpus, bool alone) {
   tiny.context = 16;
   tiny.tied = c.model == "gpt2";
   tiny.dropout = c.model.starts_with("gpt2") ? 0.1 : 0.0;
-  tiny.reps = c.model == "llama" ? 2 : 1;
-  tiny.groups = 4;
+  tiny.groups = c.groups;
+  tiny.reps = (c.model == "llama" ? 8 : 4) / c.groups;
   tiny.routed = 4;
   const auto model = c.model == "llama" ? llama_model : c.model == "moe" ? moe_model : gpt2_model;
   Json recipe = tiny_recipe(model(tiny), corpus, tiny.context);

@@ -17,6 +17,7 @@ struct Combination {
   int microbatches = 1;
   int layers = 3;
   std::string optimizer = "adamw";
+  int groups = 4;  // of llama's eight query heads, and of the others' four
 };
 
 // The model on its mesh with its strategies; `alone`: the same model on one device.

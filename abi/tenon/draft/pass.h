@@ -71,8 +71,16 @@ typedef struct tenon_graph_api {
   tenon_code (*substitute)(tenon_graph* graph, tenon_op_id op, const char* kind, tenon_error* error);
   // Floating-point operations of one call on the whole (not sharded) operands.
   double (*op_flops)(tenon_graph* graph, tenon_op_id op);
+  // Name of the i-th atom that the name of an axis means, major first; NULL behind the last.
+  const char* (*axis_atom)(tenon_graph* graph, const char* axis, uint32_t i);
+  // Wants the first atoms of an axis to have `outer` ranks together. Where they have not, the axis is split:
+  // all passes run once more on the new mesh, and this call fails, whose code the pass returns.
+  tenon_code (*split_axis)(tenon_graph* graph, const char* axis, int64_t outer, tenon_error* error);
+  // Lets a value's gradient stay a partial sum over an axis where what reads it is linear in it: then
+  // parameters' gradients, or sums of gradients, are summed instead.
+  tenon_code (*sum_late)(tenon_graph* graph, tenon_value_id value, const char* axis, tenon_error* error);
 } tenon_graph_api;
-TENON_SEAL(tenon_graph_api, op_flops);
+TENON_SEAL(tenon_graph_api, sum_late);
 
 typedef struct tenon_pass_config {
   uint32_t struct_size;

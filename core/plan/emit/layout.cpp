@@ -141,7 +141,8 @@ class Planner {
     const bool plain = std::ranges::all_of(
         steps, [&](OpId id) { return reshard_of(*graph_.op(id).def) == TransferKind::all_reduce; });
     if (plain)
-      for (OpId id : steps) leaf.reduce.push_back(graph_.op(id).axes[0]);
+      for (OpId id : steps)
+        leaf.reduce.insert(leaf.reduce.end(), graph_.op(id).axes.begin(), graph_.op(id).axes.end());
     else
       leaf.steps = steps;
     leaf.reduce = sorted(leaf.reduce);

@@ -1,5 +1,7 @@
 #include "plan/emit/pass_host.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -24,9 +26,10 @@ struct tenon_graph {
   tenon::Graph* graph;
   const tenon::Mesh* mesh;
   std::string pass;
-  tenon::Statements* statements;  // of all passes so far
-  std::string fix;                // of what was refused last
-  std::vector<uint32_t> ids;      // backs the last array returned
+  tenon::Statements* statements;     // of all passes so far
+  std::string fix;                   // of what was refused last
+  std::optional<tenon::Mesh> split;  // the mesh that it wants instead
+  std::vector<uint32_t> ids;         // backs the last array returned
   std::vector<int64_t> dims;
   std::vector<const char*> dim_names;
 };
@@ -227,6 +230,35 @@ double op_flops(tenon_graph* g, tenon_op_id id) {
   return id == 0 || id > g->graph->ops().size() ? 0 : flops_of(*g->graph, g->graph->op(id - 1));
 }
 
+const char* axis_atom(tenon_graph* g, const char* axis, uint32_t i) {
+  const auto atoms = g->mesh->find_all(axis);
+  return i < atoms.size() ? g->mesh->axes[atoms[i]].name.c_str() : nullptr;
+}
+
+tenon_code split_axis(tenon_graph* g, const char* name, int64_t outer, tenon_error* error) {
+  std::vector<AxisId> atoms;
+  if (const tenon_code code = axes_named(g, name, atoms, error); code < 0) return code;
+  const std::string what = fmt::format("axis '{}' split behind {} ranks", name, outer);
+  const auto mesh = outer < 1 ? std::nullopt : g->mesh->split(name, outer);
+  if (!mesh) {
+    g->fix = "choose sizes of its parts that multiply to that";
+    return refuse(error, TENON_E_ARGUMENT, what + ", which its parts do not allow");
+  }
+  if (mesh->axes == g->mesh->axes) return TENON_OK;
+  g->split = mesh;
+  return refuse(error, TENON_E_STATE, what + ": the mesh has to be made so first");
+}
+
+tenon_code sum_late(tenon_graph* g, tenon_value_id id, const char* name, tenon_error* error) {
+  if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
+  std::vector<AxisId> axes;
+  if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
+  std::vector<AxisId>& late = g->graph->value(id - 1).late;
+  for (AxisId axis : axes)
+    if (std::ranges::count(late, axis) == 0) late.push_back(axis);
+  return TENON_OK;
+}
+
 constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
                                0,
                                ops,
@@ -241,7 +273,10 @@ constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
                                store,
                                set_stage,
                                substitute,
-                               op_flops};
+                               op_flops,
+                               axis_atom,
+                               split_axis,
+                               sum_late};
 
 std::set<std::string> words(const char* text) {
   std::set<std::string> out;
@@ -274,15 +309,15 @@ Status check_contracts(const std::vector<PassUse>& passes) {
   return {};
 }
 
-}  // namespace
-
-Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh) {
+// `split`: the mesh that a pass wants instead, which then is the error.
+Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh,
+                  std::optional<Mesh>& split) {
   TENON_CHECK(check_contracts(passes));
   Statements statements;
   for (const uint32_t phase : {TENON_PHASE_A, TENON_PHASE_B}) {
     for (const PassUse& pass : passes) {
       if (pass.table->phase != phase) continue;
-      tenon_graph handle{&graph, &mesh, pass.id, &statements, "", {}, {}, {}};
+      tenon_graph handle{&graph, &mesh, pass.id, &statements, "", {}, {}, {}, {}};
       const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
                                      pass.options.data(), &kApi};
       tenon_error error = empty_abi_error();
@@ -292,10 +327,27 @@ Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& 
       out.code = "P003";
       out.cause = pass.id + ": " + out.cause;
       if (out.fix.empty()) out.fix = handle.fix;
+      split = handle.split;
       return out;
     }
   }
   return {};
+}
+
+}  // namespace
+
+Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh) {
+  std::optional<Mesh> split;
+  return run_passes(passes, graph, mesh, split);
+}
+
+Mesh mesh_for(const std::vector<PassUse>& passes, const Graph& graph, const Mesh& mesh) {
+  for (Mesh out = mesh;;) {
+    Graph annotated = graph;
+    std::optional<Mesh> split;
+    if (run_passes(passes, annotated, out, split).ok() || !split) return out;
+    out = *std::move(split);
+  }
 }
 
 }  // namespace tenon

@@ -69,6 +69,39 @@ TEST_F(PassHost, what_no_pass_mentions_is_unset) {
   EXPECT_EQ(said(), "");
 }
 
+tenon_code splits(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+  if (const tenon_code code = config->api->split_axis(graph, kTp, 2, error); code < 0) return code;
+  EXPECT_STREQ(config->api->axis_atom(graph, kTp, 0), "tp_out");
+  EXPECT_STREQ(config->api->axis_atom(graph, kTp, 1), "tp_in");
+  EXPECT_EQ(config->api->axis_atom(graph, kTp, 2), nullptr);
+  if (const tenon_code code = config->api->sum_late(graph, kTokens, "tp_in", error); code < 0) return code;
+  return config->api->shard(graph, kTokens, kSeq, "tp_out", error);
+}
+
+TEST_F(PassHost, an_axis_is_split_before_passes_say_anything_else) {
+  const tenon_pass other = table(shard<kBatch, kTp>), splitting = table(splits);
+  expect(run({other, splitting}), "P003",
+         "parallel/b: axis 'tp' split behind 2 ranks: the mesh has to be made so first");
+  graph_.value(0).pins.clear();
+  mesh_ = mesh_for({{"parallel/a", &splitting, {}}}, graph_, mesh_);
+  EXPECT_EQ(mesh_.text(), "dp 2 x tp_out 2 x tp_in 2 x one 1");
+  EXPECT_EQ(said(), "");
+  ASSERT_TRUE(run({splitting}).ok());
+  EXPECT_EQ(said(), "seq@tp_out by parallel/a");
+  EXPECT_EQ(graph_.value(0).late, std::vector<AxisId>{2});
+}
+
+tenon_code splits_in_three(const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+  return config->api->split_axis(graph, kTp, 3, error);
+}
+
+TEST_F(PassHost, a_split_that_does_not_divide_is_refused) {
+  const tenon_pass splitting = table(splits_in_three);
+  EXPECT_EQ(mesh_for({{"parallel/a", &splitting, {}}}, graph_, mesh_).text(), mesh_.text());
+  expect(run({splitting}), "P003",
+         "parallel/a: axis 'tp' split behind 3 ranks, which its parts do not allow");
+}
+
 TEST_F(PassHost, two_passes_on_two_axes_nest_and_both_are_recorded) {
   ASSERT_TRUE(run({table(shard<kBatch, kDp>), table(shard<kBatch, kTp>)}).ok());
   EXPECT_EQ(said(), "batch@dp by parallel/a batch@tp by parallel/b");

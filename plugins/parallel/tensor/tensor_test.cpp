@@ -5,6 +5,7 @@ namespace tenon {
 namespace {
 
 using test::Sharded;
+using Said = std::vector<std::pair<std::string, std::string>>;
 
 class TensorParallel : public test::PassCase {
  protected:
@@ -22,6 +23,14 @@ class TensorParallel : public test::PassCase {
                      {TENON_ROLE_ACT, "heads", {"batch", "seq", "group", "rep", "head"}},
                      {TENON_ROLE_ACT, "logits", {"batch", "seq", "vocab"}}};
     graph_.lend();
+  }
+  // With keys of their own, made of x.
+  void few_groups() {
+    graph_.values.push_back({TENON_ROLE_PARAM, "k", {"group", "head", "hidden"}, {2, 8, 8}});
+    graph_.values.push_back({TENON_ROLE_ACT, "keys", {"batch", "seq", "group", "head"}, {8, 8, 2, 8}});
+    graph_.ops = {{"linear", {"x", "k"}, {"keys"}}};
+    resize("q", {2, 4, 8, 8});
+    resize("o", {8, 2, 4, 8});
   }
   tenon_graph::Value& value(const std::string& name) {
     return graph_.values[graph_.id_of(name) - tenon_graph::kFirstValue];
@@ -53,17 +62,62 @@ TEST_F(TensorParallel, without_vocabulary_leaves_embedding_and_head_whole) {
   EXPECT_EQ(graph_.sharded, Sharded(kWeights.begin() + 1, kWeights.end()));
 }
 
-TEST_F(TensorParallel, groups_that_do_not_divide_are_refused_with_what_to_do) {
-  resize("q", {2, 4, 8, 8});
-  EXPECT_EQ(run(),
-            "'q': group 2 is not divisible by tp 4 (groups of query heads that share keys and values): use a "
-            "smaller "
-            "tp, or attention = \"replicate\"");
+// Groups of 2 on 4 ranks: each of two ranks has both query heads of a group.
+TEST_F(TensorParallel, fewer_groups_than_ranks_split_the_axis) {
+  few_groups();
+  EXPECT_EQ(run(), "split first");
+  EXPECT_EQ(graph_.split, (std::vector<std::pair<std::string, int64_t>>{{"tp", 2}}));
 }
 
-TEST_F(TensorParallel, groups_that_do_not_divide_can_be_replicated) {
-  resize("q", {2, 4, 8, 8});
-  resize("o", {8, 2, 4, 8});
+TEST_F(TensorParallel, fewer_groups_than_ranks_are_held_by_several_that_share_the_query_heads) {
+  few_groups();
+  graph_.axes.insert({{"tp_out", 2}, {"tp_in", 2}});
+  graph_.atoms = {{"tp", {"tp_out", "tp_in"}}};
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.sharded, (Sharded{{"wte", 0, "tp"},
+                                     {"q", 0, "tp_out"},
+                                     {"q", 1, "tp_in"},
+                                     {"o", 1, "tp_out"},
+                                     {"o", 2, "tp_in"},
+                                     {"up", 0, "tp"},
+                                     {"down", 1, "tp"},
+                                     {"k", 0, "tp_out"}}));
+  EXPECT_EQ(graph_.late, (Said{{"keys", "tp_in"}}));
+  EXPECT_EQ(graph_.replicated, Said{});
+}
+
+TEST_F(TensorParallel, with_sequence_what_shared_keys_are_made_of_is_gathered_at_once) {
+  few_groups();
+  options_.set("sequence", true);
+  graph_.axes.insert({{"tp_out", 2}, {"tp_in", 2}});
+  graph_.atoms = {{"tp", {"tp_out", "tp_in"}}};
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.replicated, (Said{{"x", "tp"}}));
+  EXPECT_EQ(std::ranges::count(graph_.sharded, std::tuple<std::string, uint32_t, std::string>("x", 1, "tp")),
+            0);
+}
+
+// All ranks hold the one group's keys and values.
+TEST_F(TensorParallel, a_single_group_needs_no_split) {
+  resize("q", {1, 4, 8, 8});
+  resize("o", {8, 1, 4, 8});
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(graph_.sharded,
+            (Sharded{{"wte", 0, "tp"}, {"q", 1, "tp"}, {"o", 2, "tp"}, {"up", 0, "tp"}, {"down", 1, "tp"}}));
+  EXPECT_TRUE(graph_.split.empty());
+}
+
+TEST_F(TensorParallel, heads_that_cannot_be_dealt_out_are_refused_with_what_to_do) {
+  resize("q", {2, 3, 8, 8});
+  EXPECT_EQ(
+      run(),
+      "'q': 2 groups of query heads that share keys and values, 3 in each, cannot be dealt out over tp 4: "
+      "use a smaller tp, or attention = \"replicate\"");
+}
+
+TEST_F(TensorParallel, heads_that_cannot_be_dealt_out_can_be_replicated) {
+  resize("q", {2, 3, 8, 8});
+  resize("o", {8, 2, 3, 8});
   options_.set("attention", "replicate");
   EXPECT_EQ(run(), "");
   EXPECT_EQ(graph_.sharded, (Sharded{{"wte", 0, "tp"}, {"up", 0, "tp"}, {"down", 1, "tp"}}));
@@ -88,8 +142,8 @@ TEST_F(TensorParallel, the_axis_can_be_chosen) {
   options_.set("axis", "inner");
   EXPECT_EQ(
       run(),
-      "'wte': vocab 8 is not divisible by inner 3: pad the model's vocabulary to 9, or set vocabulary = "
-      "false");
+      "'q': 8 groups of query heads that share keys and values, 8 in each, cannot be dealt out over inner 3: "
+      "use a smaller inner, or attention = \"replicate\"");
 }
 
 TEST_F(TensorParallel, what_the_core_refuses_is_passed_on) {

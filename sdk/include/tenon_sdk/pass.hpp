@@ -88,11 +88,23 @@ class PassGraph {
                   "the mesh has no axis '" + axis + "': add it to mesh, or set axis to one of its");
   }
 
+  // The names of an axis's atoms, major first, after it is split behind the first `outer` ranks.
+  std::vector<std::string> atoms(const std::string& axis, int64_t outer) const {
+    check([&](tenon_error* error) { return api_.split_axis(graph_, axis.c_str(), outer, error); });
+    std::vector<std::string> out;
+    for (uint32_t i = 0; const char* atom = api_.axis_atom(graph_, axis.c_str(), i); ++i)
+      out.emplace_back(atom);
+    return out;
+  }
+
   void shard(tenon_value_id value, uint32_t dim, const std::string& axis) {
     check([&](tenon_error* error) { return api_.shard(graph_, value, dim, axis.c_str(), error); });
   }
   void replicate(tenon_value_id value, const std::string& axis) {
     check([&](tenon_error* error) { return api_.replicate(graph_, value, axis.c_str(), error); });
+  }
+  void sum_late(tenon_value_id value, const std::string& axis) {
+    check([&](tenon_error* error) { return api_.sum_late(graph_, value, axis.c_str(), error); });
   }
   // `within`: empty for all of the axis.
   void store(tenon_value_id value, uint32_t level, const std::string& axis, const std::string& within = "") {
