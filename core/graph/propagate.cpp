@@ -4,8 +4,10 @@
 #include <functional>
 #include <set>
 
+#include "graph/crossing.h"
 #include "graph/ops.h"
 #include "graph/reasons.h"
+#include "graph/route.h"
 
 namespace tenon {
 namespace {
@@ -15,132 +17,7 @@ Result<const Rule*> rule_that_fits(const Op& op) {
   return Error{"G001", "the operands do not fit the rule '" + op.def->rule + "'", "", "", TENON_E_ARGUMENT};
 }
 
-// One step of a reshard: the collective and the placement behind it.
-struct Step {
-  TransferKind kind;
-  AxisId axis;
-  Placement after;
-  std::vector<AxisId> axes = {axis};  // more than one: the parts of an axis that was split
-};
-
 void drop(std::vector<AxisId>& axes, AxisId axis) { std::erase(axes, axis); }
-
-// How many leading axes of a dim are already those of the target.
-size_t agreed(const std::vector<AxisId>& from, const std::vector<AxisId>& to) {
-  return static_cast<size_t>(std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first -
-                             from.begin());
-}
-
-// The dim of `to` on which `axis` comes next: appended there, it need not be moved again.
-std::optional<size_t> landing(const Placement& from, const Placement& to, AxisId axis) {
-  const auto d = to.sharded_dim(axis);
-  if (!d) return std::nullopt;
-  const auto &now = from.dims[*d], &then = to.dims[*d];
-  const bool next = now.size() < then.size() && agreed(now, then) == now.size() && then[now.size()] == axis;
-  return next ? d : std::nullopt;
-}
-
-Step move(TransferKind kind, AxisId axis, const Placement& from, std::optional<size_t> source,
-          std::optional<size_t> target) {
-  Step step{kind, axis, from};
-  step.after.remove_partial(axis);
-  if (source) drop(step.after.dims[*source], axis);
-  if (target) step.after.dims[*target].push_back(axis);
-  return step;
-}
-
-// A step that puts an axis where it stays.
-std::optional<Step> landing_step(const Placement& from, const Placement& to) {
-  for (const auto& dim : to.dims) {
-    for (AxisId axis : dim) {
-      const auto target = landing(from, to, axis);
-      if (target && !from.sharded_dim(axis) && !from.is_partial(axis)) {
-        return move(TransferKind::slice, axis, from, std::nullopt, target);
-      }
-    }
-  }
-  for (const Partial& partial : from.partials) {
-    const auto target = landing(from, to, partial.axis);
-    if (target) return move(TransferKind::reduce_scatter, partial.axis, from, std::nullopt, target);
-  }
-  for (size_t d = 0; d < from.dims.size(); ++d) {
-    if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
-    const AxisId axis = from.dims[d].back();
-    const auto target = landing(from, to, axis);
-    if (target && *target != d) return move(TransferKind::all_to_all, axis, from, d, target);
-  }
-  return std::nullopt;
-}
-
-// The next collective on the way from `from` to `to`, or nothing when they are equal. What makes the tensor
-// smaller comes first. Only the innermost axis of a dim can leave it: the blocks of an outer one are not
-// contiguous. Sums over the axes `first` come before all else, the last of them first.
-std::optional<Step> next_step(const Placement& from, const Placement& to, const std::vector<AxisId>& first) {
-  for (size_t i = first.size(); i-- > 0;) {
-    if (!from.is_partial(first[i]) || to.is_partial(first[i])) continue;
-    const auto target = landing(from, to, first[i]);
-    return move(target ? TransferKind::reduce_scatter : TransferKind::all_reduce, first[i], from,
-                std::nullopt, target);
-  }
-  if (auto step = landing_step(from, to)) return step;
-  for (size_t d = 0; d < from.dims.size(); ++d) {
-    if (from.dims[d].size() == agreed(from.dims[d], to.dims[d])) continue;
-    return move(TransferKind::all_gather, from.dims[d].back(), from, d, std::nullopt);
-  }
-  for (const Partial& partial : from.partials) {
-    if (!to.is_partial(partial.axis))
-      return move(TransferKind::all_reduce, partial.axis, from, std::nullopt, std::nullopt);
-  }
-  return std::nullopt;
-}
-
-// The parts of an axis that was split, in the mesh's order, which a reshard moves as one: its first stands
-// for all of them.
-using Unit = std::vector<AxisId>;
-
-// Behind one another on one dim, partial sums over all of them, or neither.
-bool used_as_one(const Placement& placement, const Unit& unit) {
-  if (const auto d = placement.sharded_dim(unit[0])) {
-    const auto& dim = placement.dims[*d];
-    const auto at = std::ranges::find(dim, unit[0]);
-    return dim.end() - at >= static_cast<ptrdiff_t>(unit.size()) && std::equal(unit.begin(), unit.end(), at);
-  }
-  const auto like_the_first = [&](AxisId axis) {
-    return !placement.sharded_dim(axis) && placement.is_partial(axis) == placement.is_partial(unit[0]);
-  };
-  return std::ranges::all_of(unit, like_the_first);
-}
-
-Placement folded(Placement placement, const Unit& unit) {
-  for (size_t i = 1; i < unit.size(); ++i) {
-    placement.remove_partial(unit[i]);
-    for (auto& dim : placement.dims) drop(dim, unit[i]);
-  }
-  return placement;
-}
-
-Placement unfolded(Placement placement, const Unit& unit) {
-  if (const auto d = placement.sharded_dim(unit[0])) {
-    auto& dim = placement.dims[*d];
-    dim.insert(std::ranges::find(dim, unit[0]) + 1, unit.begin() + 1, unit.end());
-  }
-  for (size_t i = 1; i < unit.size() && placement.is_partial(unit[0]); ++i)
-    placement.add_partial(unit[i], Reduction::sum);
-  return placement;
-}
-
-std::vector<Unit> units_of(const Mesh& mesh) {
-  std::vector<Unit> out;
-  for (AxisId axis = 0; axis < mesh.axes.size(); ++axis) {
-    const std::string& whole = mesh.axes[axis].part_of;
-    if (whole.empty()) continue;
-    if (axis > 0 && mesh.axes[axis - 1].part_of == whole)
-      out.back().push_back(axis);
-    else
-      out.push_back({axis});
-  }
-  return out;
-}
 
 // Axes over which the ops of an accumulation run replicated, by output of the op.
 using Avoided = std::map<ValueId, std::set<AxisId>>;
@@ -196,11 +73,12 @@ using Asked = std::function<Reason(AxisId)>;
 
 class Propagator {
  public:
-  Propagator(const Graph& source, const Mesh& mesh, const std::vector<AxisId>& first, Avoided& avoided)
+  Propagator(const Graph& source, const Mesh& mesh, const std::vector<AxisId>& first,
+             const CrossingForms& crossing, Avoided& avoided)
       : source_(source),
         mesh_(mesh),
-        first_(first),
-        units_(units_of(mesh)),
+        routes_(mesh, first),
+        crossing_(crossing),
         avoided_(avoided),
         natural_(source.values().size()),
         reasons_(source, mesh, out_, natural_) {
@@ -210,6 +88,15 @@ class Propagator {
     out_.map.assign(source.values().size(), kNone);
   }
 
+  // The forms in which values should go to other stages; of the others it is the one that is read there.
+  CrossingForms crossing_forms() const {
+    CrossingForms out;
+    for (const auto& [id, crossing] : read_elsewhere_) {
+      Placement form = crossing_form(routes_, mesh_, crossing);
+      if (crossing.read.size() > 1 || form != crossing.read[0]) out.emplace(id, std::move(form));
+    }
+    return out;
+  }
   // True if run() failed over an accumulation but has found axes to avoid: it is worth another try.
   bool retry() const { return retry_; }
 
@@ -221,7 +108,7 @@ class Propagator {
     for (ValueId id : replicated) {
       const Placement wanted = Placement::replicated(source_.value(id).dims.size());
       const auto asked = [](AxisId) { return Reason{}; };
-      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step, 0, asked));
+      TENON_TRY(out_.map[id], reshard(out_.map[id], wanted, Phase::step, home(out_.map[id], 0), asked));
     }
     return std::move(out_);
   }
@@ -321,7 +208,7 @@ class Propagator {
         const bool left_out = avoided != avoided_.end() && avoided->second.contains(axis);
         return reasons_.of_reader(op, i, seen, typing, axis, left_out);
       };
-      TENON_TRY(placed.in[i], reshard(out_.map[op.in[i]], typing.inputs[i], op.phase, op.stage, asked));
+      TENON_TRY(placed.in[i], bring(op, i, typing.inputs[i], asked));
     }
     for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id)));
     TENON_CHECK(map_accumulators(op, placed));
@@ -368,8 +255,28 @@ class Propagator {
     return fresh;
   }
 
-  // Happens on the stage that made the value; inputs and parameters are resharded on the stage of their
-  // reader.
+  // The stage that made a value; what none made (inputs, parameters) is on each.
+  int home(ValueId id, int reader) const {
+    const OpId producer = out_.graph.value(id).producer;
+    return producer == kNone ? reader : out_.graph.op(producer).stage;
+  }
+
+  // An operand, as its reader wants it. Of a value that other stages read, one form goes there, and each
+  // makes its own of it.
+  Result<ValueId> bring(const Op& op, size_t i, const Placement& wanted, const Asked& asked) {
+    const ValueId id = out_.map[op.in[i]];
+    const int from = home(id, op.stage);
+    if (op.phase == Phase::step || from == op.stage) return reshard(id, wanted, op.phase, from, asked);
+    Crossing& crossing = read_elsewhere_[op.in[i]];
+    crossing.made = out_.graph.value(id).placement;
+    if (std::ranges::count(crossing.read, wanted) == 0) crossing.read.push_back(wanted);
+    const auto known = crossing_.find(op.in[i]);
+    const Phase phase = out_.graph.op(out_.graph.value(id).producer).phase;
+    TENON_TRY(const ValueId sent,
+              reshard(id, known == crossing_.end() ? wanted : known->second, phase, from, asked));
+    return reshard(sent, wanted, op.phase, op.stage, asked);
+  }
+
   Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase, int stage, const Asked& asked) {
     const Placement from = out_.graph.value(id).placement;
     if (from == wanted) return id;
@@ -381,14 +288,12 @@ class Propagator {
                        text(wanted, value.dims, mesh_),
                    value.name, "", TENON_E_RECIPE};
     }
-    const OpId producer = out_.graph.value(id).producer;
-    if (producer != kNone) stage = out_.graph.op(producer).stage;
     auto& known = cache_[{id, stage}];
     for (ValueId target : known) {
       if (out_.graph.value(target).placement == wanted) return target;
     }
     ValueId current = id;
-    while (const auto step = next_step(out_.graph.value(current).placement, wanted)) {
+    while (const auto step = routes_.next(out_.graph.value(current).placement, wanted)) {
       Reason reason = asked(step->axis);
       reason.value = id;
       reason.had = from;
@@ -401,24 +306,6 @@ class Propagator {
     known.push_back(current);
     cache_[{current, stage}].push_back(id);  // whoever wants it back as it was has it
     return current;
-  }
-
-  // Parts of one axis that both placements use as one are moved together.
-  std::optional<Step> next_step(Placement from, Placement to) const {
-    std::vector<Unit> together;
-    for (const Unit& unit : units_) {
-      if (!used_as_one(from, unit) || !used_as_one(to, unit)) continue;
-      from = folded(std::move(from), unit);
-      to = folded(std::move(to), unit);
-      together.push_back(unit);
-    }
-    std::optional<Step> step = tenon::next_step(from, to, first_);
-    for (const Unit& unit : together) {
-      if (!step) break;
-      if (unit[0] == step->axis) step->axes = unit;
-      step->after = unfolded(std::move(step->after), unit);
-    }
-    return step;
   }
 
   Result<ValueId> add_collective(ValueId from, const Step& step, Phase phase, int stage, Reason reason) {
@@ -443,8 +330,9 @@ class Propagator {
 
   const Graph& source_;
   const Mesh& mesh_;
-  const std::vector<AxisId>& first_;
-  const std::vector<Unit> units_;
+  const Routes routes_;
+  const CrossingForms& crossing_;
+  std::map<ValueId, Crossing> read_elsewhere_;  // source values that other stages read
   Avoided& avoided_;
   bool retry_ = false;
   PlacedGraph out_;
@@ -575,10 +463,16 @@ Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
 Result<PlacedGraph> propagate(const Graph& source, const Mesh& mesh, const std::vector<ValueId>& replicated,
                               const std::vector<AxisId>& first) {
   Avoided avoided;  // grows with every round, and is bounded by ops times axes
+  CrossingForms crossing;
   while (true) {
-    Propagator propagator(source, mesh, first, avoided);
+    Propagator propagator(source, mesh, first, crossing, avoided);
     auto placed = propagator.run(replicated);
-    if (placed.ok() || !propagator.retry()) return placed;
+    if (!placed.ok() && propagator.retry()) continue;
+    if (!placed.ok()) return placed;
+    // Who reads what does not depend on the forms, so the second round finds the same.
+    CrossingForms forms = propagator.crossing_forms();
+    if (forms == crossing) return placed;
+    crossing = std::move(forms);
   }
 }
 

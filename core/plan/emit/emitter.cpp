@@ -110,11 +110,14 @@ void Emitter::release(ValueId id) {
   if (it != live_.end() && it->second.uses <= 0) live_.erase(it);
 }
 
-// The memory of a value may be overwritten by its last reader, if nobody else can see it.
+// The memory of a value may be overwritten by its last reader, if nobody else can see it. Who got it from
+// another class sends it to nobody.
 bool Emitter::can_take_over(ValueId id) const {
   const auto it = live_.find(key(id));
-  return it != live_.end() && it->second.uses == 1 && !scope_.context.stages.crossing[id] &&
-         scope_.context.stages.readers[id].empty();
+  if (it == live_.end() || it->second.uses != 1 || scope_.context.stages.crossing[id]) return false;
+  const OpId maker = scope_.graph().value(id).producer;
+  return scope_.context.stages.readers[id].empty() ||
+         (maker != kNone && !scope_.owns(scope_.graph().op(maker).stage));
 }
 
 // -- rows -------------------------------------------------------------------------------------------
