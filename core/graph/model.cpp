@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/hash.h"
 #include "graph/ops.h"
@@ -29,6 +30,7 @@ class ModelBuilder {
  public:
   ModelBuilder(const Recipe& recipe, ForwardGraph& out) : recipe_(recipe), out_(out) {}
 
+  // Parameters of a round belong to the layer whose op reads them first.
   Status add_params(const std::vector<ParamSpec>& params, int round, const std::string& pointer) {
     for (size_t i = 0; i < params.size(); ++i) {
       const ParamSpec& spec = params[i];
@@ -38,9 +40,10 @@ class ModelBuilder {
       value.dtype = out_.graph.real;
       value.dims = spec.dims;
       value.role = Role::param;
-      value.layer = round;
       value.init = spec.init;
-      if (!define(outer_, value.name, out_.graph.add_value(value))) {
+      const ValueId id = out_.graph.add_value(value);
+      if (round >= 0) unread_.insert(id);
+      if (!define(outer_, value.name, id)) {
         return Error{"R006", "parameter '" + value.name + "' is defined twice", pointer,
                      "use {i} in the names of repeated parameters", TENON_E_RECIPE};
       }
@@ -48,15 +51,8 @@ class ModelBuilder {
     return {};
   }
 
-  Status add_ops(const std::vector<OpSpec>& ops, Scope& scope, int round) {
-    for (const OpSpec& spec : ops) {
-      auto status = spec.repeat ? add_repeat(spec, scope) : add_op(spec, scope, round);
-      if (!status.ok()) {
-        Error error = std::move(status).error();
-        if (error.place.empty()) error.place = spec.pointer;
-        return error;
-      }
-    }
+  Status add_ops(const std::vector<OpSpec>& ops, Scope& scope) {
+    for (const OpSpec& spec : ops) TENON_CHECK(add(spec, scope, {}));
     return {};
   }
 
@@ -66,7 +62,20 @@ class ModelBuilder {
   }
 
  private:
-  Status add_op(const OpSpec& spec, Scope& scope, int round) {
+  struct Place {
+    int round = -1, layer = -1;  // -1: outside of repeats
+  };
+
+  Status add(const OpSpec& spec, Scope& scope, const Place& place) {
+    auto status = spec.repeat ? add_repeat(spec, scope) : add_op(spec, scope, place);
+    if (status.ok()) return {};
+    Error error = std::move(status).error();
+    if (error.place.empty()) error.place = spec.pointer;
+    return error;
+  }
+
+  Status add_op(const OpSpec& spec, Scope& scope, const Place& place) {
+    const int round = place.round;
     if (spec.out.empty()) {
       return Error{"R006", spec.kind + " names no output", spec.pointer, "", TENON_E_RECIPE};
     }
@@ -80,6 +89,7 @@ class ModelBuilder {
                      TENON_E_RECIPE};
       }
       in.push_back(it->second);
+      if (unread_.erase(in.back()) > 0) out_.graph.value(in.back()).layer = place.layer;
     }
     Attrs attrs = spec.attrs;
     const OpDef* def = find_op(spec.kind);
@@ -89,7 +99,7 @@ class ModelBuilder {
     for (const std::string& name : spec.out) {
       names.push_back(round < 0 ? name : std::to_string(round) + "/" + name);
     }
-    TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, round, names));
+    TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, place.layer, names));
     out_.graph.op(out_.graph.value(values[0]).producer).pointer = spec.pointer;
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (i >= values.size()) {
@@ -118,7 +128,7 @@ class ModelBuilder {
     for (int round = 0; round < repeat.count; ++round) {
       TENON_CHECK(add_params(repeat.params, round, spec.pointer + "/params"));
       Scope local;
-      TENON_CHECK(add_ops(repeat.ops, local, round));
+      TENON_CHECK(add_round(repeat, local, round));
       for (const auto& [entry, exit] : repeat.carry) {
         const auto it = local.find(exit);
         if (it == local.end() || !scope.contains(entry)) {
@@ -134,8 +144,20 @@ class ModelBuilder {
     return {};
   }
 
+  Status add_round(const RepeatSpec& repeat, Scope& scope, int round) {
+    const std::vector<int64_t> whole{static_cast<int64_t>(repeat.ops.size())};
+    const std::vector<int64_t>& layers = repeat.layers.empty() ? whole : repeat.layers;
+    auto spec = repeat.ops.begin();
+    for (size_t j = 0; j < layers.size(); ++j) {
+      const Place place{round, round * static_cast<int>(layers.size()) + static_cast<int>(j)};
+      for (const auto end = spec + layers[j]; spec != end; ++spec) TENON_CHECK(add(*spec, scope, place));
+    }
+    return {};
+  }
+
   const Recipe& recipe_;
   ForwardGraph& out_;
+  std::set<ValueId> unread_;  // parameters of rounds
   Scope outer_;
   Scope carried_;
   int64_t size_ = 0;  // of the repeats so far
@@ -200,7 +222,7 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
   for (ValueId id : graph.with_role(Role::input))
     ModelBuilder::define(builder.outer(), graph.value(id).name, id);
   TENON_CHECK(builder.add_params(recipe.model.params, -1, "/model/params"));
-  TENON_CHECK(builder.add_ops(recipe.model.ops, builder.outer(), -1));
+  TENON_CHECK(builder.add_ops(recipe.model.ops, builder.outer()));
   const auto logits = builder.outer().find(recipe.model.logits);
   if (logits == builder.outer().end()) {
     return Error{"R007", "model.logits names '" + recipe.model.logits + "', which no op defines",

@@ -213,6 +213,24 @@ Result<Attrs> read_attrs(const Json* object, const std::string& pointer) {
 
 Result<std::vector<OpSpec>> read_ops(const Json* list, const std::string& pointer, bool nested);
 
+// How many ops belong to each layer of a round.
+Result<std::vector<int64_t>> read_layers(const Json* list, size_t ops, const std::string& pointer) {
+  std::vector<int64_t> out;
+  if (list == nullptr) return out;
+  int64_t left = static_cast<int64_t>(ops);
+  for (const Json& item : *list) {
+    const auto count = item.is_number_integer() ? as_int64(item) : std::nullopt;
+    if (!count) return wrong_type(pointer, "layers lists numbers of ops, got " + item.dump());
+    if (*count < 1 || *count > left) break;
+    left -= *count;
+    out.push_back(*count);
+  }
+  if (left == 0 && out.size() == list->size()) return out;
+  return wrong_value(
+      pointer, fmt::format("layers = {} shares out other than the {} ops of a round", list->dump(), ops),
+      "give each layer its number of ops, at least 1");
+}
+
 Result<OpSpec> read_repeat(const Json& json, const std::string& pointer) {
   Fields fields(json, pointer);
   auto repeat = std::make_shared<RepeatSpec>();
@@ -231,6 +249,8 @@ Result<OpSpec> read_repeat(const Json& json, const std::string& pointer) {
   }
   TENON_TRY(repeat->params, read_params(fields.array("params", false), pointer + "/params"));
   TENON_TRY(repeat->ops, read_ops(fields.array("ops"), pointer + "/ops", true));
+  TENON_TRY(repeat->layers,
+            read_layers(fields.array("layers", false), repeat->ops.size(), pointer + "/layers"));
   TENON_CHECK(fields.finish());
   OpSpec out;
   out.repeat = std::move(repeat);

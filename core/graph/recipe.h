@@ -21,6 +21,7 @@ struct ParamSpec {
 struct OpSpec;
 struct RepeatSpec {
   int64_t count = 0;
+  std::vector<int64_t> layers;  // ops of each layer of a round; empty: a round is one layer
   std::vector<std::pair<std::string, std::string>> carry;
   std::vector<ParamSpec> params;
   std::vector<OpSpec> ops;

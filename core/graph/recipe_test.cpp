@@ -393,6 +393,33 @@ TEST(ModelTest, RepeatsAreUnrolledWithParametersAndCarriedValues) {
   EXPECT_EQ(build_forward(read_recipe(document()).value(), 2, 3, false)->loss_op, kNone);
 }
 
+TEST(ModelTest, ARoundMayHaveSeveralLayers) {
+  const auto recipe = read_recipe(with("/model/ops/1/layers", {1, 1}));
+  ASSERT_TRUE(recipe.ok()) << recipe.error().text();
+  const auto forward = build_forward(*recipe, 2, 3, true);
+  ASSERT_TRUE(forward.ok()) << forward.error().text();
+  const Graph& graph = forward->graph;
+  std::string layers;
+  for (const Op& op : graph.ops()) layers += std::to_string(graph.value(op.out[0]).layer) + " ";
+  EXPECT_EQ(layers, "-1 0 1 2 3 -1 -1 -1 ");
+  EXPECT_EQ(graph.value(*graph.find("h.1.w")).layer, 2);
+  EXPECT_EQ(graph.value(*graph.find("wte")).layer, -1);
+}
+
+TEST(ModelTest, LayersThatShareOutOtherOpsThanTheRoundsAreRefused) {
+  for (const Json& wrong : {Json{1}, Json{1, 2}, Json{2, 0}, Json{3, -1}}) {
+    const auto recipe = read_recipe(with("/model/ops/1/layers", wrong));
+    ASSERT_FALSE(recipe.ok()) << wrong;
+    EXPECT_EQ(recipe.error().code, "R005");
+    EXPECT_EQ(recipe.error().cause,
+              "layers = " + wrong.dump() + " shares out other than the 2 ops of a round");
+    EXPECT_EQ(recipe.error().place, "/model/ops/1/layers");
+  }
+  const auto text = read_recipe(with("/model/ops/1/layers", {"1", 1}));
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().cause, "layers lists numbers of ops, got \"1\"");
+}
+
 void expect_model_error(const Json& wrong, const std::string& code, const std::string& cause,
                         const std::string& place) {
   const auto recipe = read_recipe(wrong);

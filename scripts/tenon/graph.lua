@@ -247,13 +247,23 @@ function graph.check_pair(what, a, b)
   end
 end
 
+-- One layer of a round, from a value to its result.
+local function layer_of(g, what, entry, body, at)
+  local before = #g.scope.ops
+  local out = graph.check_value(what .. ": the function must return a value;", body(entry, "{i}"))
+  if out == entry then core.fail("R012", what .. ": the function returns its argument unchanged", nil, at) end
+  graph.check_pair(what .. ": argument and result of the function", entry, out)
+  return out, #g.scope.ops - before
+end
+
 -- nn.blocks(x, count, function(x, i) ... return x end): `count` rounds, of which the function describes one; `i` is
--- its number in names, `"h." .. i .. ".fc"`.
+-- its number in names, `"h." .. i .. ".fc"`. A list of functions: each is a layer, and a round has all of them.
 function graph.blocks(x, count, body)
   local what = "nn.blocks"
   graph.check_value(what, x)
   s.accept(size, count, nil, "count", what)
-  s.accept(s.callback, body, nil, "body", what)
+  local bodies = type(body) == "table" and #body > 0 and body or { body }
+  for _, one in ipairs(bodies) do s.accept(s.callback, one, nil, "body", what) end
   local g = x.graph
   if g.scope ~= g.top then core.fail("R012", what .. " inside nn.blocks is not possible") end
   if x.scope ~= g.top or x.is_input then
@@ -262,14 +272,13 @@ function graph.blocks(x, count, body)
   local scope = new_scope(g.top)
   local at = core.caller()
   g.scope, x.replaced = scope, true
-  local entry = new_value(g, x.name, x.dims)
-  local out = graph.check_value(what .. ": the function must return a value;", body(entry, "{i}"))
-  if out == entry then core.fail("R012", what .. ": the function returns its argument unchanged", nil, at) end
-  graph.check_pair(what .. ": argument and result of the function", entry, out)
+  local out, layers = new_value(g, x.name, x.dims), {}
+  for j, one in ipairs(bodies) do out, layers[j] = layer_of(g, what, out, one, at) end
   g.scope, scope.open = g.top, false
   local made = g.top.ops
   local loop = {
     ["repeat"] = count, index = "i", carry = { { x.name, out.name } }, params = scope.params, ops = scope.ops,
+    layers = #layers > 1 and layers or nil,
   }
   core.mark(loop, nil, at)
   made[#made + 1] = loop

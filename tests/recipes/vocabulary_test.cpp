@@ -315,6 +315,22 @@ TEST(Model, of_ones_own_is_written_with_nn) {
   EXPECT_EQ(model["logits"], "head");
 }
 
+TEST(Model, a_round_of_several_functions_has_as_many_layers) {
+  const Json model = model_of(
+      "nn.model(\"rounds\", function(tokens)\n"
+      "  local x = nn.embedding { tokens, name = \"e\", dims = { { \"vocab\", 8 }, { \"hidden\", 4 } } }\n"
+      "  x = nn.blocks(x, 3, {\n"
+      "    function(h, i) return nn.gelu(nn.linear { h, name = i .. \".a\", out = { \"hidden\", 4 } }) end,\n"
+      "    function(h, i) return nn.linear { h, name = i .. \".b\", out = { \"hidden\", 4 } } end,\n"
+      "  })\n"
+      "  return nn.linear { x, name = \"head\", out = { \"vocab\", 8 } }\n"
+      "end)");
+  EXPECT_EQ(model["ops"][1]["layers"], Json::parse("[2, 1]"));
+  EXPECT_EQ(model["ops"][1]["ops"].size(), 3u);
+  EXPECT_EQ(model["ops"][1]["ops"][2]["in"][0], model["ops"][1]["ops"][1]["out"][0]);
+  EXPECT_EQ(model["ops"][1]["carry"][0][1], model["ops"][1]["ops"][2]["out"][0]);
+}
+
 TEST(Model, logits_are_capped_with_softcap) {
   const Json model = model_of(
       "nn.model(\"capped\", function(tokens)\n"

@@ -19,13 +19,50 @@ Json dim(const char* name, int size) { return Json::array({name, size}); }
 
 namespace {
 
-// The same block again and again: from x to y.
-Json layers(const TinyModel& m, const std::vector<Json>& params, const Json& ops) {
-  return {{"repeat", m.layers},
-          {"index", "i"},
-          {"carry", Json::array({Json::array({"x", "y"})})},
-          {"params", params},
-          {"ops", ops}};
+// What a layer is: parameters, and ops from x to y.
+struct Layer {
+  std::vector<Json> params;
+  Json ops;
+};
+
+// A name in layer j of a round of several.
+std::string in_layer(const std::string& name, size_t j, size_t last) {
+  if (const size_t at = name.find("{i}."); at != std::string::npos)
+    return name.substr(0, at + 4) + std::to_string(j) + name.substr(at + 3);
+  for (const char* given : {"positions", "samples", "step"})
+    if (name == given) return name;
+  const auto numbered = [](size_t i) { return "y." + std::to_string(i); };
+  if (name == "x") return j == 0 ? "x" : numbered(j - 1);
+  if (name == "y") return j == last ? "y" : numbered(j);
+  return name + "." + std::to_string(j);
+}
+
+// The same round again and again: from x to y.
+Json layers(const TinyModel& m, const std::vector<Layer>& round) {
+  Json params = Json::array(), ops = Json::array(), sizes = Json::array();
+  for (size_t j = 0; j < round.size(); ++j) {
+    Layer layer = round[j];
+    sizes.push_back(layer.ops.size());
+    const auto rename = [&](Json& name) {
+      if (round.size() > 1) name = in_layer(name.get<std::string>(), j, round.size() - 1);
+    };
+    for (Json& one : layer.params) {
+      rename(one["name"]);
+      params.push_back(one);
+    }
+    for (Json& one : layer.ops) {
+      for (const char* side : {"in", "out"})
+        for (Json& name : one[side]) rename(name);
+      ops.push_back(one);
+    }
+  }
+  Json out{{"repeat", m.layers / static_cast<int>(round.size())},
+           {"index", "i"},
+           {"carry", Json::array({Json::array({"x", "y"})})},
+           {"params", params},
+           {"ops", ops}};
+  if (round.size() > 1) out["layers"] = sizes;
+  return out;
 }
 
 // What follows attention in a layer: from n2 to c.
@@ -65,8 +102,7 @@ FeedForward expert_feed_forward(const TinyModel& m) {
        op("combine", {"ex", "rg", "re", "rs"}, {"c"}, {{"group", m.routed}})}};
 }
 
-// A Llama-like decoder.
-Json decoder_model(const std::string& name, const TinyModel& m, const FeedForward& feed_forward) {
+Layer decoder_layer(const TinyModel& m, const FeedForward& feed_forward) {
   const Json h = dim("hidden", m.width), g = dim("group", m.groups), r = dim("rep", m.reps),
              d = dim("head", m.head);
   const std::string l = kLayer;
@@ -91,12 +127,18 @@ Json decoder_model(const std::string& name, const TinyModel& m, const FeedForwar
   ops.push_back(op("rmsnorm", {"x1", l + "post_attention_layernorm.weight"}, {"n2", "s2"}, {{"eps", 1e-5}}));
   for (const Json& part : feed_forward.ops) ops.push_back(part);
   ops.push_back(op("add", {"x1", "c"}, {"y"}));
+  return {block_params, ops};
+}
+
+// A Llama-like decoder.
+Json decoder_model(const std::string& name, const TinyModel& m, const std::vector<Layer>& round) {
+  const Json h = dim("hidden", m.width);
   std::vector<Json> params{param("model.embed_tokens.weight", {dim("vocab", m.vocab), h}),
                            param("model.norm.weight", {h}, "ones")};
   if (!m.tied) params.push_back(param("lm_head.weight", {dim("vocab", m.vocab), h}));
   Json model_ops = Json::array();
   model_ops.push_back(op("embedding", {"tokens", "model.embed_tokens.weight"}, {"x"}));
-  model_ops.push_back(layers(m, block_params, ops));
+  model_ops.push_back(layers(m, round));
   model_ops.push_back(op("rmsnorm", {"x", "model.norm.weight"}, {"f", "fs"}, {{"eps", 1e-5}}));
   model_ops.push_back(
       op("linear", {"f", m.tied ? "model.embed_tokens.weight" : "lm_head.weight"}, {"logits"}));
@@ -151,15 +193,22 @@ Json gpt2_model(const TinyModel& m) {
   model_ops.push_back(op("embedding", {"tokens", "wte.weight"}, {"te"}));
   model_ops.push_back(op("embedding", {"positions", "wpe.weight"}, {"pe"}));
   model_ops.push_back(op("add", {"te", "pe"}, {"x"}));
-  model_ops.push_back(layers(m, block_params, ops));
+  model_ops.push_back(layers(m, std::vector<Layer>(static_cast<size_t>(m.round), {block_params, ops})));
   model_ops.push_back(op("layernorm", {"x", "ln_f.weight", "ln_f.bias"}, {"f", "fm", "fs"}, {{"eps", 1e-5}}));
   model_ops.push_back(op("linear", {"f", m.tied ? "wte.weight" : "lm_head.weight"}, {"logits"}));
   return {{"name", "gpt2"}, {"params", params}, {"ops", model_ops}, {"logits", "logits"}};
 }
 
-Json llama_model(const TinyModel& m) { return decoder_model("llama", m, swiglu_feed_forward(m)); }
+Json llama_model(const TinyModel& m) {
+  const Layer layer = decoder_layer(m, swiglu_feed_forward(m));
+  return decoder_model("llama", m, std::vector<Layer>(static_cast<size_t>(m.round), layer));
+}
 
-Json moe_model(const TinyModel& m) { return decoder_model("moe", m, expert_feed_forward(m)); }
+Json moe_model(const TinyModel& m) {
+  std::vector<Layer> round(static_cast<size_t>(m.round), decoder_layer(m, expert_feed_forward(m)));
+  if (m.round > 1) round[0] = decoder_layer(m, swiglu_feed_forward(m));
+  return decoder_model("moe", m, round);
+}
 
 Json tiny_recipe(const Json& model, const std::string& file, int context) {
   return {{"tenon", 1},

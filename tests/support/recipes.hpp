@@ -9,6 +9,8 @@
 namespace tenon::test {
 
 struct TinyModel {
+  int round =
+      1;  // layers of a round, of which `layers` is a multiple; above 1 the first of each moe round is dense
   int layers = 2, width = 16, ffn = 24, groups = 2, reps = 1, head = 8, vocab = 256, context = 12;
   // moe: choices of a token; tokens of a routing group, and its slots at an expert
   int experts = 4, choices = 2, routed = 6, slots = 3;

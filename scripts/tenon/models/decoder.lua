@@ -75,13 +75,12 @@ function decoder.model(name, o, parts)
     local dims = { { "vocab", o.vocab }, { "hidden", o.width } }
     local embed = nn.param { name = "model.embed_tokens.weight", dims = dims, init = nn.normal(o.std) }
     local x = nn.embedding { tokens, name = "model.embed_tokens", weight = embed }
-    x = nn.blocks(x, o.layers // #parts, function(h, i)
-      for j, feed_forward in ipairs(parts) do
-        local suffix = #parts > 1 and "." .. j - 1 or ""
-        h = layer(o, h, "model.layers." .. i .. suffix, feed_forward)
-      end
-      return h
-    end)
+    local layers = {}
+    for j, feed_forward in ipairs(parts) do
+      local suffix = #parts > 1 and "." .. j - 1 or ""
+      layers[j] = function(h, i) return layer(o, h, "model.layers." .. i .. suffix, feed_forward) end
+    end
+    x = nn.blocks(x, o.layers // #parts, layers)
     x = nn.rmsnorm { x, name = "model.norm", eps = o.eps }
     if o.tied then return nn.linear { x, name = "lm_head", weight = embed } end
     return nn.linear { x, name = "lm_head", out = { "vocab", o.vocab }, std = o.std }
