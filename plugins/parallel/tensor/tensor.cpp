@@ -18,7 +18,8 @@ struct Settings {
   bool replicate_attention = false;
 };
 
-constexpr std::string_view kGroup = "group", kRep = "rep", kVocab = "vocab";
+constexpr std::string_view kGroup = "group", kRep = "rep", kVocab = "vocab", kExpert = "expert";
+constexpr std::string_view kNoAxis = "none";
 
 [[noreturn]] void refuse(const PassValue& param, const PassDim& dim, const Settings& settings) {
   const std::string what = "'" + param.name + "': " + dim.name + " " + std::to_string(dim.size) +
@@ -132,10 +133,15 @@ void run(PassGraph& graph, const Options& options) {
   std::vector<std::string> dims{"ffn"};
   if (options.boolean("vocabulary")) dims.emplace_back(kVocab);
   const std::vector<PassValue> params = graph.values(TENON_ROLE_PARAM);
+  Settings experts = settings;
+  if (const std::string axis = options.string("experts"); !axis.empty()) experts.axis = axis;
+  const bool cuts_experts = experts.axis != kNoAxis;
+  if (cuts_experts) experts.size = graph.axis_size(experts.axis);
   Heads heads(graph, params, settings);
   for (const PassValue& param : params) {
     heads.cut(param);
-    cut(graph, param, dims, settings);
+    const bool of_experts = param.find(kExpert).has_value();
+    if (!of_experts || cuts_experts) cut(graph, param, dims, of_experts ? experts : settings);
   }
   const std::vector<PassValue> acts = graph.values(TENON_ROLE_ACT);
   for (const PassValue& value : acts) heads.sum_late(value);
@@ -159,7 +165,12 @@ constexpr tenon_option_decl kVocabulary =
 constexpr tenon_option_decl kAttention =
     string_option("attention", "what to do with heads that cannot be dealt out over the axis", "refuse",
                   "refuse|replicate");
-constexpr const tenon_option_decl* kOptions[] = {&kAxis, &kSequence, &kVocabulary, &kAttention};
+constexpr tenon_option_decl kExperts = string_option(
+    "experts",
+    "mesh axis that the width of experts is cut over, for instance a part of the other; none: they "
+    "keep theirs; empty: the same",
+    "");
+constexpr const tenon_option_decl* kOptions[] = {&kAxis, &kSequence, &kVocabulary, &kAttention, &kExperts};
 
 constexpr tenon_pass kPass = make_pass<run>(TENON_PHASE_A, "tp", "tensor");
 

@@ -123,6 +123,25 @@ TEST_F(TensorParallel, heads_that_cannot_be_dealt_out_can_be_replicated) {
   EXPECT_EQ(graph_.sharded, (Sharded{{"wte", 0, "tp"}, {"up", 0, "tp"}, {"down", 1, "tp"}}));
 }
 
+TEST_F(TensorParallel, the_width_of_experts_can_be_cut_over_another_axis_or_none) {
+  graph_.values.push_back({TENON_ROLE_PARAM, "expert_up", {"expert", "ffn", "hidden"}});
+  graph_.values.push_back({TENON_ROLE_PARAM, "router", {"expert", "hidden"}});
+  graph_.axes["near"] = 2;
+  graph_.lend();
+  const auto said = [this](const char* axis) {
+    graph_.sharded.clear();
+    options_.set("experts", axis);
+    EXPECT_EQ(run(), "");
+    Sharded more(graph_.sharded.begin() + static_cast<ptrdiff_t>(kWeights.size()), graph_.sharded.end());
+    return more;
+  };
+  EXPECT_EQ(said(""), (Sharded{{"expert_up", 1, "tp"}}));
+  EXPECT_EQ(said("near"), (Sharded{{"expert_up", 1, "near"}}));
+  EXPECT_EQ(said("none"), Sharded{});
+  options_.set("experts", "far");
+  EXPECT_EQ(run(), "the mesh has no axis 'far': add it to mesh, or set axis to one of its");
+}
+
 TEST_F(TensorParallel, a_vocabulary_that_does_not_divide_is_refused_with_the_next_that_does) {
   resize("wte", {50257, 8});
   EXPECT_EQ(
