@@ -87,7 +87,7 @@ std::vector<Wrong> wrong_documents() {
       {"UnknownInOp", with("/model/ops/0/attr", 3), "R002", "unknown key 'attr'", "/model/ops/0/attr",
        "known keys: attrs in op out"},
       {"UnknownInRepeat", with("/model/ops/1/times", 3), "R002", "unknown key 'times'", "/model/ops/1/times",
-       "known keys: carry index ops params repeat"},
+       "known keys: carry index layers ops params repeat"},
       {"UnknownInRepeatedOp", with("/model/ops/1/ops/0/bias", true), "R002", "unknown key 'bias'",
        "/model/ops/1/ops/0/bias", "known keys: attrs in op out"},
       {"UnknownInLr", with("/lr/value", 3), "R002", "unknown key 'value'", "/lr/value",

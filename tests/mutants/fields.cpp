@@ -128,7 +128,7 @@ void bind(const Mesh& mesh) {
   static_cast<void>(axes);
 }
 void bind(const Axis& axis) {
-  const auto& [name, size] = axis;
+  const auto& [name, size, part_of] = axis;
   static_cast<void>(name);
 }
 void bind(const Dim& dim) {

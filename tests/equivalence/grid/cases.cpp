@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/rng.h"
 #include "recipes.hpp"
@@ -157,6 +158,7 @@ Case case_of(const Choice& choice) {
 Json model_of(const Case& c) {
   TinyModel tiny;
   tiny.layers = c.layers;
+  tiny.round = c.sizes.round;
   tiny.width = c.sizes.width;
   tiny.ffn = c.sizes.ffn;
   tiny.groups = c.sizes.groups;
@@ -165,7 +167,7 @@ Json model_of(const Case& c) {
   tiny.context = c.sizes.context;
   tiny.tied = c.model != "gpt2_untied" && c.model != "moe";
   tiny.dropout = c.model == "gpt2" ? 0.1 : 0.0;
-  tiny.reps = c.model == "llama" ? 2 : 1;
+  tiny.reps = c.sizes.reps > 0 ? c.sizes.reps : c.model == "llama" ? 2 : 1;
   tiny.experts = c.sizes.experts;
   tiny.routed = c.sizes.routed;
   tiny.slots = 1;
@@ -176,7 +178,7 @@ Json model_of(const Case& c) {
 int size_of_axis(const Case& c, const std::string& axis) {
   if (axis == "pp") return c.pipeline.ranks;
   if (axis == "cp") return c.context.ranks;
-  if (axis == "tp") return c.tensor.ranks;
+  if (axis == "tp") return c.tensor.ranks / c.tensor.inner;
   return axis == "dp_out" ? c.data.outer : c.data.inner;
 }
 
@@ -187,7 +189,10 @@ Json mesh_of(const Case& c) {
                       : axis == "dp_in" ? c.idle_axes || c.data.kept || c.data.split
                                         : c.idle_axes;
     if (size_of_axis(c, axis) == 1 && !kept) continue;
-    mesh.push_back({axis == "dp_in" && !c.data.in_parts() ? "dp" : axis, size_of_axis(c, axis)});
+    const bool split = axis == "tp" && c.tensor.inner > 1;
+    const std::string name = axis == "dp_in" && !c.data.in_parts() ? "dp" : split ? "tp_out" : axis;
+    mesh.push_back({name, size_of_axis(c, axis)});
+    if (split) mesh.push_back({"tp_in", c.tensor.inner});
   }
   return mesh;
 }
@@ -199,14 +204,17 @@ Json use(const std::string& plugin, const Json& options = Json::object()) {
 Json strategies_of(const Case& c) {
   Json out = Json::array();
   if (c.pipeline.ranks > 1 || c.idle_axes)
-    out.push_back(use("parallel/pipeline", {{"stages_per_rank", c.pipeline.stages}}));
+    out.push_back(
+        use("parallel/pipeline", {{"stages_per_rank", c.pipeline.stages}, {"apart", c.pipeline.apart}}));
   if (c.data.ranks() > 1 || c.data.kept || c.data.split || c.idle_axes) out.push_back(use("parallel/data"));
   if (c.context.ranks > 1 || c.idle_axes)
     out.push_back(use("parallel/context", {{"exchange", c.context.ranks > 1 ? c.context.exchange : "ring"}}));
   if (c.tensor.ranks > 1 || c.idle_axes)
-    out.push_back(
-        use("parallel/tensor", {{"sequence", c.tensor.sequence}, {"vocabulary", c.tensor.vocabulary}}));
-  if (!c.experts.empty()) out.push_back(use("parallel/expert", {{"axis", c.experts}}));
+    out.push_back(use("parallel/tensor", {{"sequence", c.tensor.sequence},
+                                          {"vocabulary", c.tensor.vocabulary},
+                                          {"experts", c.tensor.experts}}));
+  std::stringstream axes(c.experts);
+  for (std::string axis; axes >> axis;) out.push_back(use("parallel/expert", {{"axis", axis}}));
   if (c.zero.stage > 0) {
     out.push_back(
         use("parallel/zero", {{"stage", c.zero.stage}, {"axis", c.zero.axis}, {"within", c.zero.within}}));
@@ -231,6 +239,8 @@ std::string Sizes::name() const {
   say("h", &Sizes::head);
   say("e", &Sizes::experts);
   say("r", &Sizes::routed);
+  say("q", &Sizes::reps);
+  say("n", &Sizes::round);
   return out;
 }
 
@@ -238,6 +248,7 @@ std::string Case::name() const {
   std::string out = fmt::format("{}_l{}{}", model, layers, sizes.name());
   if (pipeline.ranks > 1)
     out += fmt::format("_pp{}x{}_{}", pipeline.ranks, pipeline.stages, pipeline.schedule);
+  if (pipeline.apart != "none") out += "_apart_" + pipeline.apart;
   if (data.in_parts())
     out += fmt::format("_dp{}x{}", data.outer, data.inner);
   else if (data.ranks() > 1 || data.kept)
@@ -249,13 +260,15 @@ std::string Case::name() const {
   if (tensor.ranks > 1)
     out += fmt::format("_tp{}{}{}", tensor.ranks, tensor.sequence ? "_sp" : "",
                        tensor.vocabulary ? "" : "_novp");
+  if (tensor.inner > 1) out += fmt::format("_of_{}", tensor.inner);
+  if (!tensor.experts.empty()) out += "_etp_" + tensor.experts;
   if (!experts.empty()) out += "_ep_" + experts;
   out += fmt::format("_mb{}_{}{}_", microbatches, optimizer, padded ? "_padded" : "");
   for (const std::string& axis : order)
     out += axis == "dp_out" ? "o" : axis == "dp_in" ? "i" : axis.substr(0, 1);
   if (reversed) out += "_reversed";
   if (idle_axes) out += "_idle";
-  std::ranges::replace(out, '-', '_');
+  for (const char c : {'-', ' '}) std::ranges::replace(out, c, '_');
   return out;
 }
 

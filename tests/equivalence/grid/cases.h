@@ -18,6 +18,8 @@ inline const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved",
 struct Sizes {
   int batch = 16, context = 16, vocab = 256;
   int width = 8, ffn = 8, groups = 4, head = 2;
+  int reps = 0;                 // query heads of a group; 0: as many as the model has
+  int round = 1;                // layers of a round of the model's repeat
   int experts = 8, routed = 2;  // moe: tokens of a routing group
 
   // Those that are not the grid's: "_b12_t24".
@@ -29,6 +31,7 @@ struct Pipeline {
   int ranks = 1;
   int stages = 1;
   std::string schedule = "";
+  std::string apart = "none";  // what has a stage of its own
 };
 
 struct Context {
@@ -39,6 +42,8 @@ struct Context {
 struct Tensor {
   int ranks = 1;
   bool sequence = false, vocabulary = true;
+  int inner = 1;             // above 1 the mesh has tp_out and tp_in instead of tp
+  std::string experts = "";  // the axis that cuts their width; "none"; empty: the same
 };
 
 // Of dp, or of one of its two parts; gathers within another part of it.
@@ -65,7 +70,7 @@ struct Case {
   Zero zero;
   Context context;
   Tensor tensor;
-  std::string experts;  // the axis; empty: not cut
+  std::string experts;  // the axes, with spaces between; empty: not cut
   int microbatches = 1;
   std::string optimizer;
   bool padded = false;  // the last sample of the text is short: ranks count different numbers of tokens

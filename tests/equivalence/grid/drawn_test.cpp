@@ -9,6 +9,7 @@
 #include "close.hpp"
 #include "drawn_cases.h"
 #include "draws.h"
+#include "further_cases.h"
 #include "text_file.hpp"
 
 namespace tenon::test {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr uint64_t kCases = 500, kCombinations = 300;
 constexpr uint64_t kSampleOfCases = 60, kSampleOfCombinations = 40;
+constexpr uint64_t kFurtherCombinations = 16;
 constexpr int kMembersOfSample = 2;
 constexpr double kTolerance = 1e-10;
 constexpr int64_t kSteps = 2;
@@ -66,6 +68,26 @@ TEST_P(SampleOfExact, has_the_same_bits_for_some_ranks_and_stages_of_zero) {
     expect_bits_of(one, combination, static_cast<size_t>(draws.between(1, 3)), draws.between(0, 3));
 }
 
+// The number-th combination that goes with a further thing, with it.
+ExactCombination drawn_with(const Thing& thing, uint64_t number) {
+  for (uint64_t at = 0;; ++at) {
+    ExactCombination out = drawn_exact(at);
+    if (thing.apply(out.rest) && number-- == 0) return out;
+  }
+}
+
+class FurtherExact : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(FurtherExact, has_the_same_bits_for_some_ranks_and_stages_of_zero) {
+  const Thing& thing = things()[GetParam() % things().size()];
+  SCOPED_TRACE(thing.name);
+  const ExactCombination combination = drawn_with(thing, GetParam() / things().size());
+  Draws draws(GetParam());
+  const RunRecord one = run_exact(combination, 0, draws.between(0, 3));
+  for (int i = 0; i < kMembersOfSample; ++i)
+    expect_bits_of(one, combination, static_cast<size_t>(draws.between(1, 3)), draws.between(0, 3));
+}
+
 std::string name_of(const testing::TestParamInfo<uint64_t>& info) {
   return fmt::format("d{:04}_{}", info.param, drawn_case(info.param).name());
 }
@@ -77,6 +99,7 @@ INSTANTIATE_TEST_SUITE_P(sample, Drawn, testing::Range(uint64_t{0}, kSampleOfCas
 INSTANTIATE_TEST_SUITE_P(all, Drawn, testing::Range(uint64_t{0}, kCases), name_of);
 INSTANTIATE_TEST_SUITE_P(sample, SampleOfExact, testing::Range(uint64_t{0}, kSampleOfCombinations),
                          name_of_exact);
+INSTANTIATE_TEST_SUITE_P(sample, FurtherExact, testing::Range(uint64_t{0}, kFurtherCombinations));
 INSTANTIATE_TEST_SUITE_P(all, DrawnExact, testing::Range(uint64_t{0}, kCombinations), name_of_exact);
 
 }  // namespace

@@ -3,7 +3,8 @@
 // and every parameter and state after two steps are within 1e-10, and ranks that hold the same elements hold
 // the same bits.
 //
-// A seeded sample of the cases is the suite `sample`, the others are `rest`. One case alone:
+// A seeded sample of the cases is the suite `sample`, the others are `rest`; `further` are cases with things
+// that the grid does not vary. One case alone:
 //   grid --gtest_filter='*c0123*'
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 
 #include "base/rng.h"
 #include "close.hpp"
+#include "further_cases.h"
 #include "text_file.hpp"
 
 namespace tenon::test {
@@ -84,6 +86,18 @@ std::string name_of(const testing::TestParamInfo<Numbered>& info) {
   return fmt::format("c{:04}_{}", info.param.number, info.param.what.name());
 }
 
+std::vector<Numbered> numbered_further() {
+  std::vector<Numbered> out;
+  for (const Further& one : further()) out.push_back({out.size(), one.what});
+  return out;
+}
+
+std::string name_of_further(const testing::TestParamInfo<Numbered>& info) {
+  return fmt::format("{}{:03}_{}", further()[info.param.number].thing, info.param.number,
+                     info.param.what.name());
+}
+
+INSTANTIATE_TEST_SUITE_P(further, EqualityGrid, testing::ValuesIn(numbered_further()), name_of_further);
 INSTANTIATE_TEST_SUITE_P(sample, EqualityGrid, testing::ValuesIn(numbered(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(rest, EqualityGrid, testing::ValuesIn(numbered(false)), name_of);
 

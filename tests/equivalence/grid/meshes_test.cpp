@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "close.hpp"
+#include "further_cases.h"
 #include "run/checkpoints.h"
 #include "text_file.hpp"
 
@@ -35,6 +36,20 @@ std::vector<Pair> pairs() {
       other.reset();
     }
     if (out.size() == kPairs) break;
+  }
+  return out;
+}
+
+// Further things, to and from the same model without tensor and pipeline.
+std::vector<Pair> further_pairs() {
+  constexpr size_t kEach = 10;  // one of so many
+  std::vector<Pair> out;
+  for (size_t i = 0; i < further().size(); i += kEach) {
+    Case with = further()[i].what, without = with;
+    without.tensor = {};
+    without.pipeline = {};
+    without.experts.clear();
+    out.push_back(i / kEach % 2 == 0 ? Pair{with, without} : Pair{without, with});
   }
   return out;
 }
@@ -90,6 +105,9 @@ TEST_P(AcrossMeshes, weights_moments_and_data_go_on) {
 }
 
 INSTANTIATE_TEST_SUITE_P(pairs, AcrossMeshes, testing::ValuesIn(pairs()),
+                         [](const auto& info) { return "p" + std::to_string(info.index); });
+
+INSTANTIATE_TEST_SUITE_P(further, AcrossMeshes, testing::ValuesIn(further_pairs()),
                          [](const auto& info) { return "p" + std::to_string(info.index); });
 
 TEST(PairsOfMeshes, are_as_many_as_promised) { EXPECT_EQ(pairs().size(), kPairs); }

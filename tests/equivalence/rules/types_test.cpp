@@ -241,7 +241,7 @@ TEST_F(Fault, AnAllReduceOverAnotherAxisIsRefused) {
 
 TEST_F(Fault, ACollectiveWithoutAnAxisIsRefused) {
   op("all_reduce", "0/p0 as S(batch)@dp").axes = {};
-  expect_refused("all_reduce runs over 0 axes, allowed: one of the mesh");
+  expect_refused("all_reduce runs over 0 axes, allowed: one of the mesh, or parts of one");
 }
 
 TEST_F(Fault, APlacementThatDoesNotFitItsValueIsRefused) {
