@@ -17,7 +17,8 @@ struct PassUse {
 // P004 a strategy's conflicts or needs, and what the pass itself says.
 Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh);
 
-// The mesh with the axes split that the passes want split. What else they refuse is left for run_passes to say.
+// The mesh with the axes split that the passes want split. What else they refuse is left for run_passes to
+// say.
 Mesh mesh_for(const std::vector<PassUse>& passes, const Graph& graph, const Mesh& mesh);
 
 }  // namespace tenon

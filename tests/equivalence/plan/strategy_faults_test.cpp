@@ -16,6 +16,7 @@ const Combination kHierarchical{"hierarchical",     "gpt2", {{"dp_out", 2}, {"dp
 const Combination kNearGathers{"near_gathers",        "gpt2", {{"dp_out", 2}, {"dp_in", 2}},
                                "data zero3:dp/dp_in", "",     2};
 const Combination kTensor{"dp2_tp2", "gpt2", {{"dp", 2}, {"tp", 2}}, "data sequence", "", 2};
+const Combination kSharedHeads{"tp4_groups2", "llama", {{"tp", 4}}, "tensor", "", 2, 3, "adamw", 2};
 const Combination kRing{"cp2", "gpt2", {{"cp", 2}}, "ring"};
 const Combination kExperts{"experts", "moe", {{"dp", 2}}, "data expert", "", 2};
 
@@ -438,6 +439,40 @@ TEST_F(TensorFault, a_norm_of_one_ranks_part_alone) {
   erase_instr(program(), find(0, [this](const Instr& i) { return norms_over_tp(i); }));
   replan();
   expect("V007", "squares are not summed over tp, over which their gradients are cut", "(sum");
+}
+
+// -- keys and values that several ranks hold --------------------------------------------------------
+class SharedHeadsFault : public Faulty {
+ protected:
+  SharedHeadsFault() : Faulty(kSharedHeads) {}
+  InstrId sum_of_weights() const {
+    return find(0, [](const Instr& i) { return i.kind == "all_reduce" && starts(i.in[0], "grads."); });
+  }
+};
+
+// Each has the gradient that comes from its own query heads.
+TEST_F(SharedHeadsFault, a_gradient_that_is_not_summed_over_those_that_share) {
+  erase_instr(program(), sum_of_weights());
+  replan();
+  expect("V007", "is not summed over tp_in", "(norms");
+}
+
+TEST_F(SharedHeadsFault, a_gradient_summed_over_those_that_do_not_share) {
+  const InstrId id = sum_of_weights();
+  at(0, id).axes = {axis("tp_out")};
+  at(0, id).lane = lane(0, "tp_out");
+  replan();
+  expect("V007", "is summed over tp_out, on which no rank has an addend of it", "(all_reduce");
+}
+
+TEST_F(SharedHeadsFault, a_sum_behind_a_region_over_a_part_of_the_axis) {
+  const std::vector<AxisId> both{axis("tp_out"), axis("tp_in")};
+  const InstrId id =
+      find(0, [&](const Instr& i) { return i.kind == "all_reduce" && i.axes == both && i.microbatch == 0; });
+  at(0, id).axes = {axis("tp_in")};
+  at(0, id).lane = lane(0, "tp_in");
+  replan();
+  EXPECT_EQ(refusing().substr(0, 4), "V007");
 }
 
 // -- experts ----------------------------------------------------------------------------------------
