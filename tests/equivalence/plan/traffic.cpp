@@ -11,10 +11,24 @@ constexpr int64_t kGranule = 16;  // elements: where a parameter may be cut
 
 int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+// With the axis of tensor parallelism in two parts where it has more ranks than there are key heads.
+Combination split(Combination c) {
+  const auto tp = std::ranges::find(c.mesh, "tp", &std::pair<std::string, int>::first);
+  if (tp == c.mesh.end() || c.groups == 1 || c.groups % tp->second == 0) return c;
+  const int shared = tp->second / c.groups;
+  *tp = {"tp_out", c.groups};
+  c.mesh.insert(tp + 1, {"tp_in", shared});
+  return c;
+}
+
 }  // namespace
 
 Traffic::Traffic(const Combination& c, const ModelSizes& sizes, int64_t klass)
-    : c_(c), m_(sizes), reps_(c.model == "llama" ? 2 : 1), classes_(size("pp")), klass_(klass) {
+    : c_(split(c)),
+      m_(sizes),
+      reps_((c.model == "llama" ? 8 : 4) / c.groups),
+      classes_(size("pp")),
+      klass_(klass) {
   layers_ = m_.layers / classes_ + (klass < m_.layers % classes_ ? 1 : 0);
   tokens_ = m_.batch / c.microbatches / size("dp") * (m_.context / size("cp"));
   stream_ = static_cast<double>(tokens_ * m_.hidden * m_.real);
@@ -45,7 +59,7 @@ std::vector<std::string> Traffic::lanes() const {
 Traffic::Axes Traffic::axes_of(const std::string& axis) const {
   Axes out;
   for (const auto& [name, size] : c_.mesh) {
-    if (name == axis || (axis == "dp" && name.starts_with("dp_"))) out.push_back(name);
+    if (name == axis || name.starts_with(axis + "_")) out.push_back(name);
   }
   return out;
 }
@@ -94,30 +108,37 @@ void Traffic::share(const Axes& axes, Phase phase, double bytes) {
   add(in_order(axes).front(), phase, (n - 1) / n * bytes);
 }
 
+void Traffic::cut_over(Param& param, const std::string& axis) const {
+  for (const std::string& one : axes_of(axis)) param.cut.push_back(one);
+  param.elements /= size(axis);
+}
+
 // -- parameters -------------------------------------------------------------------------------------
 
 void Traffic::place(const std::vector<std::pair<std::string, int64_t>>& dims, bool backward) {
   Param param;
   param.backward = backward;
   const bool of_expert = dims[0].first == "expert" && dims.size() == 3;
-  bool tensor = size("tp") > 1;
-  for (const auto& [dim, size_of_dim] : dims) {
-    param.elements *= size_of_dim;
-    const bool named = dim == "group" || dim == "ffn" || dim == "vocab";
-    if (named && tensor) {
-      param.elements /= size("tp");
-      param.cut.push_back("tp");
-      tensor = false;
-    }
-  }
+  bool whole = true;                                // over tp
+  const bool shared = c_.groups % size("tp") != 0;  // several ranks hold a key head
+  const std::string inner = c_.groups == 1 ? "tp" : "tp_in";
   Axes summed = axes_of("dp");
   summed.emplace_back("cp");
+  for (const auto& [dim, size_of_dim] : dims) {
+    param.elements *= size_of_dim;
+    const bool groups = dim == "group", named = groups || dim == "ffn" || dim == "vocab";
+    if (named && whole) cut_over(param, groups && shared ? "tp_out" : "tp");
+    if (dim == "rep" && shared) cut_over(param, inner);
+    whole &= !named;
+  }
+  const bool of_keys = dims[0].first == "group" && dims[1].first != "rep";
+  if (of_keys && shared) summed.push_back(inner);  // each rank has its own query heads' part
   if (of_expert && has("expert")) {
-    param.elements /= size("dp");
-    param.cut.push_back("dp");
+    cut_over(param, "dp");
     summed = {"cp"};
   }
-  if (tensor && has("sequence")) summed.push_back("tp");  // each rank has seen a part of the sequence
+  if (whole && has("sequence"))  // each rank has seen a part of the sequence
+    for (const std::string& axis : axes_of("tp")) summed.push_back(axis);
   param.summed = in_order(summed);
   param.cut = in_order(param.cut);
   params_.push_back(param);
@@ -125,7 +146,7 @@ void Traffic::place(const std::vector<std::pair<std::string, int64_t>>& dims, bo
 
 // In the order in which their gradients are complete: backwards.
 void Traffic::place_params() {
-  const int64_t h = m_.hidden, g = m_.groups, r = reps_, d = m_.head, f = m_.ffn, e = m_.experts;
+  const int64_t h = m_.hidden, g = c_.groups, r = reps_, d = m_.head, f = m_.ffn, e = m_.experts;
   if (klass_ == 0) place({{"vocab", m_.vocab}, {"hidden", h}}, false);
   for (int64_t i = 0; i < layers_; ++i) {
     place({{"hidden", h}});
@@ -200,32 +221,34 @@ void Traffic::between_stages() {
 }
 
 // Two regions a layer are summed forward and backward, and embedding and head once. Of experts it is their
-// slots that are summed, but for what they add to the stream.
+// slots that are summed, but for what they add to the stream. Between stages the stream is a partial sum,
+// which the next stage sums, unless it is cut along the sequence.
 void Traffic::of_tensor() {
   if (size("tp") == 1) return;
   const bool sequence = has("sequence"), first = klass_ == 0, last = klass_ + 1 == classes_;
   const double m = c_.microbatches, layers = static_cast<double>(layers_);
   const double whole = m * stream_, once = sequence ? whole : 2 * whole;
-  all_reduce({"tp"}, Phase::forward, layers * whole);
-  all_reduce({"tp"}, Phase::input_grad, layers * whole);
+  all_reduce(axes_of("tp"), Phase::forward, layers * whole);
+  all_reduce(axes_of("tp"), Phase::input_grad, layers * whole);
   if (c_.model != "moe") {
-    all_reduce({"tp"}, Phase::forward, layers * whole);
-    all_reduce({"tp"}, Phase::input_grad, layers * whole);
+    all_reduce(axes_of("tp"), Phase::forward, layers * whole);
+    all_reduce(axes_of("tp"), Phase::input_grad, layers * whole);
   } else if (sequence) {
-    all_reduce({"tp"}, Phase::forward, layers * m * (slots_ + 8));  // and a router's loss
-    all_reduce({"tp"}, Phase::input_grad, layers * m * slots_);
+    all_reduce(axes_of("tp"), Phase::forward, layers * m * (slots_ + 8));  // and a router's loss
+    all_reduce(axes_of("tp"), Phase::input_grad, layers * m * slots_);
   } else {  // backward wants whole what experts made forward
-    all_reduce({"tp"}, Phase::forward, layers * whole);
-    all_reduce({"tp"}, Phase::input_grad, 2 * layers * m * slots_);
+    all_reduce(axes_of("tp"), Phase::forward, layers * whole);
+    all_reduce(axes_of("tp"), Phase::input_grad, 2 * layers * m * slots_);
   }
-  if (first) share({"tp"}, Phase::forward, once);
-  if (first && sequence) share({"tp"}, Phase::weight_grad, whole);
+  if (!sequence) all_reduce(axes_of("tp"), Phase::forward, ((first ? 0 : 1) - (last ? 0 : 1)) * whole);
+  if (first) share(axes_of("tp"), Phase::forward, once);
+  if (first && sequence) share(axes_of("tp"), Phase::weight_grad, whole);
   if (!last) return;
-  if (sequence) share({"tp"}, Phase::forward, whole);
-  share({"tp"}, Phase::input_grad, once);
+  if (sequence) share(axes_of("tp"), Phase::forward, whole);
+  share(axes_of("tp"), Phase::input_grad, once);
   const double number = m * static_cast<double>(tokens_ * m_.real);  // one for each token
-  share({"tp"}, Phase::forward, static_cast<double>(size("tp")) * number);
-  all_reduce({"tp"}, Phase::forward, number);
+  share(axes_of("tp"), Phase::forward, static_cast<double>(size("tp")) * number);
+  all_reduce(axes_of("tp"), Phase::forward, number);
 }
 
 void Traffic::of_context() {
@@ -233,7 +256,7 @@ void Traffic::of_context() {
   if (n == 1) return;
   const double m = c_.microbatches, layers = static_cast<double>(layers_);
   const double positions = m * static_cast<double>(tokens_) * 4;
-  const double k = 2 * m * static_cast<double>(tokens_ * m_.groups / size("tp") * m_.head * m_.real);
+  const double k = 2 * m * static_cast<double>(tokens_ * c_.groups / size("tp") * m_.head * m_.real);
   const double q = k / 2 * static_cast<double>(reps_);
   if (has("ring")) {
     add("cp", Phase::forward, layers * (n - 1) * (k + positions));

@@ -10,9 +10,9 @@
 
 namespace tenon::test {
 
-// A model that ties nothing, "llama" (two query heads for each key head) or "moe"; those of combination.hpp.
+// A model that ties nothing, "llama" (eight query heads) or "moe"; those of combination.hpp.
 struct ModelSizes {
-  int64_t layers = 3, hidden = 16, ffn = 24, groups = 4, head = 8, vocab = 256;
+  int64_t layers = 3, hidden = 16, ffn = 24, head = 8, vocab = 256;
   int64_t batch = 8, context = 16;
   int64_t experts = 4, routed = 4, slots = 3;  // moe
   int64_t real = 8;                            // bytes of a number
@@ -48,7 +48,7 @@ class Traffic {
     Axes near, far;
   };
 
-  // "dp" is dp_out and dp_in where those are axes.
+  // "dp" is dp_out and dp_in where those are axes, "tp" too.
   Axes axes_of(const std::string& axis) const;
   int64_t size(const std::string& axis) const { return size(axes_of(axis)); }
   int64_t size(const Axes& axes) const;
@@ -62,6 +62,7 @@ class Traffic {
   // Of what all members have together: scattered, gathered, exchanged.
   void share(const Axes& axes, Phase phase, double bytes);
 
+  void cut_over(Param& param, const std::string& axis) const;
   void place_params();
   void place(const std::vector<std::pair<std::string, int64_t>>& dims, bool backward = true);
   void fill_buckets();

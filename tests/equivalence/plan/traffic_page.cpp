@@ -45,7 +45,7 @@ std::string grouped(double bytes) {
 }
 
 void print(const std::string& strategy) {
-  const ModelSizes sizes{4, 512, 1024, 4, 64, 256, 16, 256, 8, 64, 16, 4, 4 << 20};
+  const ModelSizes sizes{4, 512, 1024, 64, 256, 16, 256, 8, 64, 16, 4, 4 << 20};
   const bool experts = strategy == "expert";
   fmt::print(
       "In bytes a step, with padding, positions, norms and loss: a decoder of 4 layers, width 512, {} inner "

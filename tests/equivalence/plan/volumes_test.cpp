@@ -41,9 +41,11 @@ Combination combination(const std::string& words, const decltype(Combination::me
   return {name, experts ? "moe" : "llama", mesh, words, stages ? "1f1b" : "", 2};
 }
 
-// Where tensor parallelism cuts what crosses stages, some of it crosses in two forms: those pairs are not
-// here.
-bool cross_twice(std::string_view a, std::string_view b) { return a == "tp" && b == "pp"; }
+Combination of_groups(int groups, Combination c) {
+  c.groups = groups;
+  c.name += fmt::format("_groups{}", groups);
+  return c;
+}
 
 std::vector<Combination> combinations() {
   std::vector<Combination> out;
@@ -51,12 +53,19 @@ std::vector<Combination> combinations() {
     out.push_back(combination(a.words, {{a.axis, 2}}));
     if (a.axis != std::string_view("pp")) out.push_back(combination(a.words, {{a.axis, 4}}));
     for (const Strategy& b : kStrategies) {
-      if (std::string_view(a.axis) == b.axis || cross_twice(a.axis, b.axis) || cross_twice(b.axis, a.axis))
-        continue;
+      if (std::string_view(a.axis) == b.axis) continue;
       out.push_back(combination(fmt::format("{} {}", a.words, b.words), {{a.axis, 2}, {b.axis, 2}}));
     }
   }
   out.push_back(combination("pipeline", {{"pp", 3}}));
+  for (const std::string words : {"tensor", "sequence"}) {
+    out.push_back(combination("pipeline " + words, {{"pp", 3}, {"tp", 4}}));
+    for (const int groups : {1, 2}) {  // several ranks hold a key head
+      out.push_back(of_groups(groups, combination(words, {{"tp", 4}})));
+      out.push_back(
+          of_groups(groups, combination("data pipeline zero1 " + words, {{"tp", 4}, {"pp", 2}, {"dp", 2}})));
+    }
+  }
   for (const char* zero : {"zero1", "zero2", "zero3"})
     out.push_back(combination(fmt::format("data expert {}", zero), {{"dp", 2}}));
   for (const char* words : {"data", "data zero1", "data zero2:dp_in", "data zero3:dp_out", "data zero3",
