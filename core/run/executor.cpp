@@ -233,6 +233,7 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   const PluginSet& plugins = device_.plugins();
   tenon_error error = empty_abi_error();
   if (record.transfer != nullptr) {
+    // Behind all that is listed before it, as Order says: kernels have ended when `enqueue` returns.
     const double begin = seconds_now();
     const tenon_code code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
     if (code < 0) return located(code, error, id, plugins.comm.id);

@@ -55,8 +55,8 @@ class Steps {
 // Cut points near equal shares, at legal places: multiples of the granule within a leaf, and where leaves
 // begin. So a leaf lies aligned in its part, too. Members beyond the granules that there are have nothing.
 std::vector<int64_t> cut(const FlatLayout& layout, int64_t members, int64_t granule) {
-  const auto legal = [&](int64_t at) {
-    for (size_t i = 0; i < layout.leaves.size(); ++i) {
+  auto legal = [&, i = size_t{0}](int64_t at) mutable {  // asked with growing `at`
+    for (; i < layout.leaves.size(); ++i) {
       const FlatLayout::Leaf& leaf = layout.leaves[i];
       const int64_t next = i + 1 < layout.leaves.size() ? layout.leaves[i + 1].first : layout.elements;
       if (at >= next) continue;

@@ -21,9 +21,11 @@ Json pipeline(int ranks, int stages, int microbatches) {
   return out;
 }
 
-Compiled compiled(const Json& document, int ranks, uint32_t window) {
-  return compile_document(document, ranks,
-                          [window](CompileOptions& options) { options.window.transfers = window; });
+Compiled compiled(const Json& document, int ranks, LaneWindow window) {
+  return compile_document(document, ranks, [&](CompileOptions& options) { options.window = window; });
+}
+Compiled compiled(const Json& document, int ranks, uint32_t transfers) {
+  return compiled(document, ranks, LaneWindow{transfers});
 }
 
 // compile_document() throws what the checks refuse.
@@ -131,7 +133,8 @@ TEST(Windows, of_rows_in_any_order_are_proved_free_of_deadlock) {
     Json document = pipeline(ranks, stages, 12);
     document["schedule"] = {{"rows", AnyOrder(seed, ranks, stages, 12).rows()}};
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, document["schedule"].dump()));
-    for (uint32_t window : {1u, 3u}) EXPECT_NO_THROW(compiled(document, ranks, window));
+    for (const LaneWindow window : {LaneWindow{1}, LaneWindow{3}, LaneWindow{8, 5000}})
+      EXPECT_NO_THROW(compiled(document, ranks, window));
   }
 }
 
