@@ -63,6 +63,12 @@ const std::vector<Row>& rows() {
        8},
       {"exact", "gpt2", {{"dp", 4}}, {{"data", kPlain}, {"zero", zero(1)}}, "", 1, "adamw", true},
       {"pp_tp", "llama", {{"pp", 2}, {"tp", 2}}, {{"pipeline", kPlain}, {"tensor", kSequence}}, "1f1b", 2},
+      {"shared_heads",
+       "llama",
+       {{"pp", 2}, {"tp", 4}},
+       {{"pipeline", kPlain}, {"tensor", kPlain}},
+       "1f1b",
+       2},
   };
   return kRows;
 }

@@ -17,8 +17,8 @@ T value_or_throw(Result<T> result) {
   return std::move(result).value();
 }
 
-std::shared_ptr<const Programs> compile_all(const Recipe& recipe, const PluginSet& plugins,
-                                            const Mesh& mesh) {
+std::shared_ptr<const Programs> compile_all(const Recipe& recipe, const PluginSet& plugins) {
+  const Mesh mesh = value_or_throw(resolve_mesh(recipe.mesh, recipe.mesh.world()));
   CompileOptions options = value_or_throw(compile_options(recipe, plugins, mesh));
   options.bucket_bytes = kSmallBuckets;
   const auto out = std::make_shared<Programs>();
@@ -45,8 +45,8 @@ Subject::Subject(std::string name, Json document)
       registry_(std::make_unique<PluginRegistry>(test::test_registry())),
       recipe_(value_or_throw(read_recipe(document_))),
       plugins_(value_or_throw(load_plugins(*registry_, recipe_))),
-      mesh_(value_or_throw(resolve_mesh(recipe_.mesh, recipe_.mesh.world()))),
-      programs_(compile_all(recipe_, plugins_, mesh_)),
+      programs_(compile_all(recipe_, plugins_)),
+      mesh_(programs_->train->programs.front().mesh),
       kernels_(std::make_unique<Kernels>(*plugins_.kernels.table, recipe_.exact)),
       optimizer_(std::make_unique<Optimizer>(plugins_.optimizer)),
       machine_(Machine{mesh_, *kernels_, *optimizer_}) {

@@ -62,8 +62,8 @@ class Subject {
   std::unique_ptr<PluginRegistry> registry_;
   Recipe recipe_;
   PluginSet plugins_;
-  Mesh mesh_;
   std::shared_ptr<const Programs> programs_;
+  Mesh mesh_;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<Machine> machine_;
