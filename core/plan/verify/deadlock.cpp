@@ -174,6 +174,27 @@ class World {
   std::deque<size_t> to_look_at_;
 };
 
+// Of a rank that has this group for the instruction's axes.
+Transfer transfer_at(const Program& program, InstrId id, int32_t rank, const std::vector<int32_t>& group) {
+  const Instr& instr = program.instrs[id];
+  const Operand& operand = moved_operand(instr);
+  Transfer out{id, transfer_of(instr), group, -1, operand.bytes(), operand.dtype, instr.reduction};
+  out.lane = instr.axes[0];
+  if (is_one_way(out.kind)) {
+    const bool sends = out.kind == TransferKind::send;
+    const int32_t other = group.at(static_cast<size_t>(instr.peer));
+    out.root = sends ? rank : other;
+    out.members = {std::min(rank, other), std::max(rank, other)};
+    out.microbatch = instr.microbatch;
+    out.value = operand.name;
+    const auto lanes_of_axes = static_cast<uint32_t>(program.mesh.axes.size());
+    out.lane = lanes_of_axes + 2 * static_cast<uint32_t>(instr.peer) + (sends ? 0 : 1);
+  } else if (out.kind == TransferKind::broadcast) {
+    out.root = group.at(static_cast<size_t>(instr.peer));
+  }
+  return out;
+}
+
 // `members`: world ranks of a group over some axes, in order; none: the transfer is left out.
 template <class Members>
 std::vector<Transfer> listed(const Program& program, int32_t rank, Members members) {
@@ -190,25 +211,9 @@ std::vector<Transfer> listed(const Program& program, int32_t rank, Members membe
     const auto [group, fresh] = groups.try_emplace(instr.axes);
     if (fresh) group->second = members(instr.axes);
     if (group->second.empty()) continue;
-    const Operand& operand = moved_operand(instr);
-    Transfer transfer{
-        id, transfer_of(instr), group->second, -1, operand.bytes(), operand.dtype, instr.reduction};
-    transfer.lane = instr.axes[0];
-    if (is_one_way(transfer.kind)) {
-      const bool sends = transfer.kind == TransferKind::send;
-      const int32_t other = group->second.at(static_cast<size_t>(instr.peer));
-      transfer.root = sends ? rank : other;
-      transfer.members = {std::min(rank, other), std::max(rank, other)};
-      transfer.microbatch = instr.microbatch;
-      transfer.value = operand.name;
-      transfer.lane = static_cast<uint32_t>(program.mesh.axes.size()) +
-                      2 * static_cast<uint32_t>(instr.peer) + (sends ? 0 : 1);
-    } else if (transfer.kind == TransferKind::broadcast) {
-      transfer.root = group->second.at(static_cast<size_t>(instr.peer));
-    }
-    transfer.needs = std::exchange(needs, {});
     numbers[id] = out.size();
-    out.push_back(std::move(transfer));
+    out.push_back(transfer_at(program, id, rank, group->second));
+    out.back().needs = std::exchange(needs, {});
   }
   return out;
 }
