@@ -5,10 +5,11 @@ namespace {
 
 constexpr size_t kOfEach = 40;
 
-// Fewer key-value heads than ranks, of which each has a part of the query heads.
+// Key-value heads that ranks share, of which each has a part of the query heads: fewer than ranks, or more,
+// but not a multiple of them.
 bool shares_heads(Case& c) {
   if (c.tensor.ranks == 1 || c.model.starts_with("gpt2")) return false;
-  c.sizes.groups = c.tensor.ranks / (c.layers % 2 == 0 ? 2 : c.tensor.ranks);
+  c.sizes.groups = c.layers % 3 == 0 ? 3 * c.tensor.ranks / 2 : c.layers % 2 == 0 ? c.tensor.ranks / 2 : 1;
   c.sizes.reps = c.tensor.ranks;
   return c.context.exchange != "all_to_all";  // which would cut the groups once more
 }
