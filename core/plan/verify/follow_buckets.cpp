@@ -198,6 +198,10 @@ Status Follower::update(const Instr& instr) {
       Content& state = new_states[at]->leaves[l].second;
       if (state.print != state_print(name))
         return refused(fmt::format("'{}' is not updated where it is", name));
+      Form of_state = forms_[param.form];
+      of_state.dtype = slot.dtype;
+      if (!(forms_[state.form] == of_state))
+        return refused(fmt::format("'{}' is not cut as '{}' is", name, info.name));
       state.print = update_print(name, leaf.group, grad.print, state.print, scale.print);
     }
     param.print = update_print(info.name, leaf.group, grad.print, param.print, scale.print);
