@@ -328,18 +328,20 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   TENON_CHECK(check_types(joint.graph, mesh));
   Compiled out;
   const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
-  TENON_TRY(out.programs, emit(joint, mesh, kind, rows, params, emit_options, optimizer));
+  const Emission emission(joint, mesh, kind, rows, params, emit_options, optimizer);
   Reference reference{joint.unplaced, mesh,       optimizer, rows.microbatches, kind == ProgramKind::train,
                       recipe.exact,   rows.owner, {}};
   if (options.describe) reference.workspaces.emplace();
   std::map<std::string, uint64_t> workspaces;
-  for (Program& program : out.programs) {
+  for (int klass = 0; klass < emission.classes(); ++klass) {
+    TENON_TRY(Program program, emission.program_of(klass));
     fuse_kernels(program, recipe, options);
     TENON_CHECK(add_workspaces(program, recipe.exact, options, workspaces));
     program.window = options.window;
     place_receives(program);
     schedule_waits(program);
     plan_memory(program);
+    out.programs.push_back(std::move(program));
   }
   if (reference.workspaces) reference.workspaces = std::move(workspaces);
   out.reference = std::make_shared<const Reference>(std::move(reference));

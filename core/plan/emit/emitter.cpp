@@ -1,8 +1,10 @@
 #include "plan/emit/emitter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/emit/expand.h"
+#include "plan/emit/visits.h"
 
 namespace tenon {
 namespace {
@@ -123,47 +125,34 @@ bool Emitter::can_take_over(ValueId id) const {
 // -- rows -------------------------------------------------------------------------------------------
 
 Status Emitter::run(std::span<const Row> rows, const Made& made) {
-  std::vector<Turns> turns;
   params_.enter(rows);
-  for (const Row& row : rows)
-    turns.push_back({row, scope_.context.stages.ops(row.kind, row.stage), 0, false, {}});
-  for (size_t running = turns.size(); running > 0;) {
-    running = 0;
-    for (Turns& one : turns) {
-      TENON_CHECK(take_turn(one, made));
-      running += one.next < one.ops.size() ? 1 : 0;
-    }
-  }
-  return {};
+  std::vector<Instr>& instrs = scope_.builder.program().instrs;
+  std::vector<std::vector<Instr>> rest(rows.size());  // what the op that a row has begun does to end
+  const auto begin = [&](size_t row, OpId id) -> Status {
+    scope_.builder.enter(rows[row].stage, rows[row].microbatch);
+    const size_t first = instrs.size();
+    TENON_CHECK(emit_op(scope_.graph().op(id), rows[row]));
+    if (scope_.context.stages.exchanges[id]) rest[row] = cut_behind_transfers(first);
+    return {};
+  };
+  const auto end = [&](size_t row, OpId id) -> Status {
+    scope_.builder.enter(rows[row].stage, rows[row].microbatch);
+    std::ranges::move(std::exchange(rest[row], {}), std::back_inserter(instrs));
+    for (ValueId out : scope_.graph().op(id).out) TENON_CHECK(settle_output(out, made));
+    return {};
+  };
+  return take_turns(scope_.context.stages, rows, begin, end);
 }
 
-// Emits the row's ops until one has begun a transfer. What that op does once the transfer has ended is left
-// to the row's next turn, so that the work of other rows can hide it.
-Status Emitter::take_turn(Turns& row, const Made& made) {
-  scope_.builder.enter(row.row.stage, row.row.microbatch);
+// What has been emitted behind the last transfer since then, taken out.
+std::vector<Instr> Emitter::cut_behind_transfers(size_t first) {
   std::vector<Instr>& instrs = scope_.builder.program().instrs;
-  while (row.next < row.ops.size()) {
-    const Op& op = scope_.graph().op(row.ops[row.next]);
-    if (!row.begun) {
-      const size_t before = instrs.size();
-      TENON_CHECK(emit_op(op, row.row));
-      row.begun = true;
-      size_t end = instrs.size();
-      while (end > before && instrs[end - 1].lane == 0) --end;
-      if (end > before) {
-        row.rest.assign(std::make_move_iterator(instrs.begin() + static_cast<ptrdiff_t>(end)),
-                        std::make_move_iterator(instrs.end()));
-        instrs.resize(end);
-        return {};
-      }
-    }
-    std::ranges::move(row.rest, std::back_inserter(instrs));
-    row.rest.clear();
-    row.begun = false;
-    for (ValueId out : op.out) TENON_CHECK(settle_output(out, made));
-    ++row.next;
-  }
-  return {};
+  size_t end = instrs.size();
+  while (end > first && instrs[end - 1].lane == 0) --end;
+  const auto from = instrs.begin() + static_cast<ptrdiff_t>(end);
+  std::vector<Instr> out(std::make_move_iterator(from), std::make_move_iterator(instrs.end()));
+  instrs.resize(end);
+  return out;
 }
 
 // What is due as soon as a value is there.

@@ -1,5 +1,5 @@
 // Emits the program of one class of ranks, a row at a time. What is not of one class (transfers between
-// stages, the norm over all, tied parameters) is emit()'s, through the functions below.
+// stages, the norm over all, tied parameters) is Emission's, through the functions below.
 #pragma once
 
 #include <functional>
@@ -24,12 +24,13 @@ class Emitter {
   using Made = std::function<Status(ValueId)>;
   Status run(std::span<const Row> rows, const Made& made);
 
-  // -- for emit() --
+  // -- for Emission --
   Params& params() { return params_; }
   Gradients& gradients() { return gradients_; }
   ProgramBuilder& builder() { return scope_.builder; }
   const std::vector<Bucket>& buckets() const { return scope_.buckets(); }
   int index() const { return scope_.index; }
+  Result<Operand> local(ValueId id) const { return scope_.local(id); }
   // Where a value of a microbatch is, and where one that comes from another class will be.
   const Operand& at(ValueId id, int microbatch) const;
   Result<Operand> expect(ValueId id, int microbatch);
@@ -41,13 +42,6 @@ class Emitter {
   struct Live {
     Operand operand;
     int uses = 0;  // reads left
-  };
-  struct Turns {  // of a row among those that it runs interleaved with
-    const Row& row;
-    const std::vector<OpId>& ops;
-    size_t next = 0;          // of ops
-    bool begun = false;       // it has been emitted, up to and with a transfer;
-    std::vector<Instr> rest;  // this is what it does then
   };
   using Key = uint64_t;  // microbatch, value
   static Key key(ValueId id, int microbatch) { return static_cast<uint64_t>(microbatch) << 32 | id; }
@@ -63,7 +57,7 @@ class Emitter {
   Status emit_collective(const Op& op, const Row& row);
   Status bind_output(const Op& op, size_t k, Instr& instr);
   bool can_take_over(ValueId id) const;
-  Status take_turn(Turns& row, const Made& made);
+  std::vector<Instr> cut_behind_transfers(size_t first);
   Status settle_output(ValueId id, const Made& made);
 
   Scope scope_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/emit/expand.h"
+
 namespace tenon {
 namespace {
 
@@ -36,13 +38,20 @@ void note_reader(const Graph& graph, const Op& op, ValueId in, StagePlan& plan) 
     readers.push_back(op.stage);
 }
 
+bool exchanges(const Graph& graph, const Mesh& mesh, const Op& op) {
+  const TransferKind reshard = reshard_of(*op.def);
+  if (reshard != TransferKind::none) return reshard != TransferKind::slice;
+  const Expansion* expansion = find_expansion(op.def->kind);
+  return expansion != nullptr && mesh.size(expansion->axes(graph, op)) > 1;
+}
+
 }  // namespace
 
 const std::vector<OpId>& StagePlan::ops(RowKind kind, int stage) const {
   return by_row[index(kind)][static_cast<size_t>(stage)];
 }
 
-StagePlan plan_stages(const JointGraph& joint) {
+StagePlan plan_stages(const JointGraph& joint, const Mesh& mesh) {
   const Graph& graph = joint.graph;
   StagePlan out;
   for (auto& stages : out.by_row) stages.resize(static_cast<size_t>(graph.stages()));
@@ -53,6 +62,7 @@ StagePlan plan_stages(const JointGraph& joint) {
     for (RowKind kind : rows_with(op.phase))
       out.by_row[index(kind)][static_cast<size_t>(op.stage)].push_back(id);
     for (ValueId in : op.in) note_reader(graph, op, in, out);
+    out.exchanges.push_back(exchanges(graph, mesh, op));
   }
   for (const auto& [name, id] : joint.outputs) {
     if (maker_of(graph, id) != nullptr) out.crossing[id] = true;

@@ -14,10 +14,11 @@ struct StagePlan {
   std::vector<std::vector<OpId>> by_row[4];  // [RowKind][stage]
   std::vector<std::vector<int>> readers;     // per value: the other stages that read it, ascending
   std::vector<bool> crossing;                // per value: made per microbatch, used by the step or after it
+  std::vector<bool> exchanges;               // per op: it is a transfer, or has some inside
 };
 
 // Ops of phase `step` belong to no stage.
-StagePlan plan_stages(const JointGraph& joint);
+StagePlan plan_stages(const JointGraph& joint, const Mesh& mesh);
 
 // Forward rows only, microbatch by microbatch: how programs without backward run.
 Rows forward_rows(const std::vector<int>& owner, int microbatches);
