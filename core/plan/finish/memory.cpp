@@ -16,19 +16,6 @@ class ByAddress {
  public:
   ByAddress() : blocks_(1) {}
 
-  // The lowest address that is free for all of a lifetime.
-  uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
-    uint64_t at = 0;
-    for (const auto& block : blocks_) {
-      for (const Placed& other : block) {
-        if (!other.life.overlaps(life)) continue;
-        if (other.lo >= at + bytes) return at;
-        at = std::max(at, other.hi);
-      }
-    }
-    return at;
-  }
-
   void insert(const Placed& entry) {
     const auto begins = [](const std::vector<Placed>& block) { return block.front().lo; };
     auto block = std::ranges::upper_bound(blocks_.begin() + 1, blocks_.end(), entry.lo, {}, begins) - 1;
@@ -39,34 +26,78 @@ class ByAddress {
     blocks_.insert(block + 1, std::move(rest));
   }
 
+  // Goes through the entries that overlap a lifetime, by address.
+  class Cursor {
+   public:
+    Cursor(const ByAddress& list, const Lifetime& life) : blocks_(&list.blocks_), life_(life) { settle(); }
+    const Placed* at() const { return block_ < blocks_->size() ? &(*blocks_)[block_][entry_] : nullptr; }
+    void next() {
+      ++entry_;
+      settle();
+    }
+
+   private:
+    void settle() {
+      for (; block_ < blocks_->size(); ++block_, entry_ = 0) {
+        const std::vector<Placed>& block = (*blocks_)[block_];
+        while (entry_ < block.size() && !block[entry_].life.overlaps(life_)) ++entry_;
+        if (entry_ < block.size()) return;
+      }
+    }
+
+    const std::vector<std::vector<Placed>>* blocks_;
+    Lifetime life_;
+    size_t block_ = 0, entry_ = 0;
+  };
+
  private:
   static constexpr size_t kMost = 512;
   std::vector<std::vector<Placed>> blocks_;
 };
 
-// What has been placed; and again for each of equal spans of time, because most buffers live shortly and need
-// to look at few others.
+// The lowest address that is free for all of a lifetime; an entry may be in several lists.
+uint64_t first_gap(std::vector<ByAddress::Cursor> cursors, uint64_t bytes) {
+  uint64_t at = 0;
+  while (true) {
+    ByAddress::Cursor* lowest = nullptr;
+    for (ByAddress::Cursor& cursor : cursors) {
+      if (cursor.at() != nullptr && (lowest == nullptr || cursor.at()->lo < lowest->at()->lo))
+        lowest = &cursor;
+    }
+    if (lowest == nullptr || lowest->at()->lo >= at + bytes) return at;
+    at = std::max(at, lowest->at()->hi);
+    lowest->next();
+  }
+}
+
+// What has been placed: all of it; by equal spans of time, because most buffers live shortly and need to look
+// at few others; and what lives so long that it would be in too many of these.
 class Shelf {
  public:
-  explicit Shelf(uint64_t end) : span_(end / kSpans + 1), spans_(kSpans) {}
+  explicit Shelf(uint64_t end) : spans_(end / kSpan + 1) {}
 
   uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
-    const size_t first = span_of(life.lo);
-    return (first == span_of(life.hi) ? spans_[first] : all_).first_gap(life, bytes);
+    const size_t first = span_of(life.lo), last = span_of(life.hi);
+    if (last - first >= kFew) return tenon::first_gap({{all_, life}}, bytes);
+    std::vector<ByAddress::Cursor> cursors{{long_, life}};
+    for (size_t i = first; i <= last; ++i) cursors.emplace_back(spans_[i], life);
+    return tenon::first_gap(std::move(cursors), bytes);
   }
 
   void insert(const Placed& entry) {
     all_.insert(entry);
-    for (size_t i = span_of(entry.life.lo); i <= span_of(entry.life.hi); ++i) spans_[i].insert(entry);
+    const size_t first = span_of(entry.life.lo), last = span_of(entry.life.hi);
+    if (last - first >= kMany) return long_.insert(entry);
+    for (size_t i = first; i <= last; ++i) spans_[i].insert(entry);
   }
 
  private:
-  static constexpr size_t kSpans = 64;
+  static constexpr uint64_t kSpan = 512;  // instructions
+  static constexpr size_t kFew = 8, kMany = 64;
 
-  size_t span_of(uint64_t time) const { return std::min<uint64_t>(time / span_, kSpans - 1); }
+  size_t span_of(uint64_t time) const { return std::min<uint64_t>(time / kSpan, spans_.size() - 1); }
 
-  uint64_t span_;
-  ByAddress all_;
+  ByAddress all_, long_;
   std::vector<ByAddress> spans_;
 };
 
