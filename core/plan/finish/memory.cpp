@@ -1,7 +1,8 @@
 #include "plan/finish/memory.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <span>
 
 namespace tenon {
 namespace {
@@ -29,8 +30,11 @@ class ByAddress {
   // Goes through the entries that overlap a lifetime, by address.
   class Cursor {
    public:
-    Cursor(const ByAddress& list, const Lifetime& life) : blocks_(&list.blocks_), life_(life) { settle(); }
-    const Placed* at() const { return block_ < blocks_->size() ? &(*blocks_)[block_][entry_] : nullptr; }
+    Cursor(const ByAddress& list, const Lifetime& life)
+        : blocks_(list.blocks_), life_(life), entry_(blocks_[0].data()), end_(entry_ + blocks_[0].size()) {
+      settle();
+    }
+    const Placed* at() const { return entry_; }  // NULL: no more
     void next() {
       ++entry_;
       settle();
@@ -38,16 +42,20 @@ class ByAddress {
 
    private:
     void settle() {
-      for (; block_ < blocks_->size(); ++block_, entry_ = 0) {
-        const std::vector<Placed>& block = (*blocks_)[block_];
-        while (entry_ < block.size() && !block[entry_].life.overlaps(life_)) ++entry_;
-        if (entry_ < block.size()) return;
+      while (true) {
+        while (entry_ != end_ && !entry_->life.overlaps(life_)) ++entry_;
+        if (entry_ != end_) return;
+        if (blocks_.size() == 1) break;
+        blocks_ = blocks_.subspan(1);
+        entry_ = blocks_[0].data();
+        end_ = entry_ + blocks_[0].size();
       }
+      entry_ = nullptr;
     }
 
-    const std::vector<std::vector<Placed>>* blocks_;
+    std::span<const std::vector<Placed>> blocks_;  // the first is where it is
     Lifetime life_;
-    size_t block_ = 0, entry_ = 0;
+    const Placed *entry_, *end_;
   };
 
  private:
@@ -55,50 +63,71 @@ class ByAddress {
   std::vector<std::vector<Placed>> blocks_;
 };
 
-// The lowest address that is free for all of a lifetime; an entry may be in several lists.
-uint64_t first_gap(std::vector<ByAddress::Cursor> cursors, uint64_t bytes) {
+// The lowest address that is free among what some cursors find; each entry once.
+uint64_t first_gap(std::span<ByAddress::Cursor> cursors, uint64_t bytes) {
   uint64_t at = 0;
   while (true) {
     ByAddress::Cursor* lowest = nullptr;
     for (ByAddress::Cursor& cursor : cursors) {
+      while (cursor.at() != nullptr && cursor.at()->hi <= at) cursor.next();
       if (cursor.at() != nullptr && (lowest == nullptr || cursor.at()->lo < lowest->at()->lo))
         lowest = &cursor;
     }
     if (lowest == nullptr || lowest->at()->lo >= at + bytes) return at;
-    at = std::max(at, lowest->at()->hi);
-    lowest->next();
+    at = lowest->at()->hi;
   }
 }
 
-// What has been placed: all of it; by equal spans of time, because most buffers live shortly and need to look
-// at few others; and what lives so long that it would be in too many of these.
-class Shelf {
+// What has been placed, by equal spans of time, of which each pair of neighbours has a list; and what would
+// be in too many of these.
+class Level {
  public:
-  explicit Shelf(uint64_t end) : spans_(end / kSpan + 1) {}
+  Level(uint64_t span, uint64_t end) : span_(span), pairs_(end / span + 1) {}
+
+  // Within two neighbouring spans.
+  bool holds(const Lifetime& life) const { return span_of(life.hi) - span_of(life.lo) < 2; }
 
   uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
-    const size_t first = span_of(life.lo), last = span_of(life.hi);
-    if (last - first >= kFew) return tenon::first_gap({{all_, life}}, bytes);
-    std::vector<ByAddress::Cursor> cursors{{long_, life}};
-    for (size_t i = first; i <= last; ++i) cursors.emplace_back(spans_[i], life);
-    return tenon::first_gap(std::move(cursors), bytes);
+    std::array<ByAddress::Cursor, 2> cursors{ByAddress::Cursor(long_, life),
+                                             ByAddress::Cursor(pairs_[span_of(life.lo)], life)};
+    return tenon::first_gap(cursors, bytes);
   }
 
   void insert(const Placed& entry) {
-    all_.insert(entry);
     const size_t first = span_of(entry.life.lo), last = span_of(entry.life.hi);
     if (last - first >= kMany) return long_.insert(entry);
-    for (size_t i = first; i <= last; ++i) spans_[i].insert(entry);
+    for (size_t i = first - std::min<size_t>(first, 1); i <= last; ++i) pairs_[i].insert(entry);
   }
 
  private:
-  static constexpr uint64_t kSpan = 512;  // instructions
-  static constexpr size_t kFew = 8, kMany = 64;
+  static constexpr size_t kMany = 24;
 
-  size_t span_of(uint64_t time) const { return std::min<uint64_t>(time / kSpan, spans_.size() - 1); }
+  size_t span_of(uint64_t time) const { return std::min<uint64_t>(time / span_, pairs_.size() - 1); }
 
-  ByAddress all_, long_;
-  std::vector<ByAddress> spans_;
+  uint64_t span_;
+  std::vector<ByAddress> pairs_;  // by the first of the two spans
+  ByAddress long_;
+};
+
+// Spans of several lengths, the last one of all time: a buffer is held against those of its time alone.
+class Shelf {
+ public:
+  explicit Shelf(uint64_t end) {
+    uint64_t span = 256;
+    for (; span < end; span *= 16) levels_.emplace_back(span, end);
+    levels_.emplace_back(span, end);
+  }
+
+  uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
+    return std::ranges::find_if(levels_, [&](const Level& level) { return level.holds(life); })
+        ->first_gap(life, bytes);
+  }
+  void insert(const Placed& entry) {
+    for (Level& level : levels_) level.insert(entry);
+  }
+
+ private:
+  std::vector<Level> levels_;
 };
 
 }  // namespace
