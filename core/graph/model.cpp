@@ -188,18 +188,6 @@ Status add_auxiliary_losses(ForwardGraph& out) {
   return {};
 }
 
-// So that no sum over values is beyond int64.
-Status check_size(const Graph& graph) {
-  int64_t total = 0;
-  for (const Value& value : graph.values()) {
-    total += elements(value.dims);
-    if (total <= kMaxTotalElements) continue;
-    return Error{"R014", fmt::format("the model's values have more than {} elements", kMaxTotalElements),
-                 "/model", "a smaller model, batch or context", TENON_E_RECIPE};
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss) {
@@ -243,8 +231,18 @@ Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t 
     out.count = loss.value()[1];
     TENON_CHECK(add_auxiliary_losses(out));
   }
-  TENON_CHECK(check_size(graph));
   return out;
+}
+
+Status check_total_size(const Graph& graph) {
+  int64_t total = 0;
+  for (const Value& value : graph.values()) {
+    total += elements(value.dims);
+    if (total <= kMaxTotalElements) continue;
+    return Error{"R014", fmt::format("the model's values have more than {} elements", kMaxTotalElements),
+                 "/model", "a smaller model, batch or context", TENON_E_RECIPE};
+  }
+  return {};
 }
 
 }  // namespace tenon

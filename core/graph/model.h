@@ -16,10 +16,13 @@ struct ForwardGraph {
 
 // Of ops and parameters, repeats unrolled: more than any model has, few enough to build.
 constexpr int64_t kMaxOps = int64_t{1} << 20;
-// Of all values together, for the whole batch.
+// Of all values of a program's graph together, so that no sum over them is beyond 64 bits.
 constexpr int64_t kMaxTotalElements = int64_t{1} << 55;
 
-// Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place. R014: larger than the above.
+// Dims of tokens: [batch, seq]. Errors carry the op's JSON pointer as place. R014: more ops than that.
 Result<ForwardGraph> build_forward(const Recipe& recipe, int64_t batch, int64_t seq, bool with_loss);
+
+// R014: more elements than that. The graph of a whole batch, of which no program is made, may have more.
+Status check_total_size(const Graph& graph);
 
 }  // namespace tenon

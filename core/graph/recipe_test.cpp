@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/joint.h"
 #include "graph/model.h"
 
 namespace tenon {
@@ -391,6 +392,16 @@ TEST(ModelTest, RepeatsAreUnrolledWithParametersAndCarriedValues) {
   EXPECT_EQ(text(graph, forward->logits), "logits f64[batch 2, seq 3, vocab 16]");
   EXPECT_EQ(forward->loss_op, 7u);
   EXPECT_EQ(build_forward(read_recipe(document()).value(), 2, 3, false)->loss_op, kNone);
+}
+
+TEST(ModelTest, TheSizeOfAMicrobatchIsBoundedNotThatOfTheBatch) {
+  const Recipe recipe = read_recipe(with("/model/ops/1/repeat", 300)).value();
+  const int64_t huge = int64_t{1} << 39;
+  const auto forward = build_forward(recipe, huge, recipe.context, true);
+  EXPECT_TRUE(forward.ok()) << forward.error().text();
+  const auto joint = build_joint(recipe, Mesh(), ProgramKind::train, huge, {});
+  ASSERT_FALSE(joint.ok());
+  EXPECT_EQ(joint.error().code, "R014") << joint.error().text();
 }
 
 TEST(ModelTest, ARoundMayHaveSeveralLayers) {
