@@ -47,9 +47,11 @@ Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, con
                                                    Style style, const std::string& trace) {
   std::unique_ptr<Progress> out(new Progress(style, trace));
   for (const auto& sink : plugins.sinks) {
-    TENON_TRY(auto state, open_handle<tenon_sink_state>(sink.id, sink.table->close, [&](auto** o, auto* e) {
-                return sink.table->open(directory.c_str(), sink.options.data(), sink.options.size(), o, e);
-              }));
+    TENON_TRY(
+        auto state,
+        open_with_options<tenon_sink_state>(sink.id, sink.pointer, sink.table->close, [&](auto** o, auto* e) {
+          return sink.table->open(directory.c_str(), sink.options.data(), sink.options.size(), o, e);
+        }));
     out->sinks_.push_back({sink.id, sink.table, std::move(state)});
   }
   return out;

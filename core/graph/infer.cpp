@@ -1,5 +1,7 @@
 #include "graph/infer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tenon {
@@ -18,16 +20,35 @@ Dtype resolve(OperandDef::Type type, Dtype real, Dtype first) {
   return real;
 }
 
+Error bad_attr(const char* code, const OpDef& def, const std::string& cause) {
+  return Error{code, std::string(def.kind) + ": " + cause, "", "", TENON_E_RECIPE};
+}
+
+// Of the type and within the range that the row says.
+Status check_value(const OpDef& def, const AttrDef& attr, const Attr& value) {
+  const bool whole = std::holds_alternative<int64_t>(value);
+  const double number = whole ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);
+  const std::string shown = whole ? std::to_string(std::get<int64_t>(value)) : fmt::format("{}", number);
+  if (attr.integer && !whole)
+    return bad_attr("R003", def, fmt::format("attribute '{}' must be an integer, got {}", attr.name, shown));
+  for (const AttrBound& bound : attr.bounds) {
+    if (keeps(bound.limit, number, bound.than)) continue;
+    return bad_attr("R005", def,
+                    fmt::format("attribute '{}' = {} must be {} {}", attr.name, shown,
+                                words_of(bound.limit).words, bound.than));
+  }
+  return {};
+}
+
 Status check_attrs(const OpDef& def, const Attrs& attrs) {
   for (const AttrDef& attr : def.attr_defs) {
-    if (attrs.contains(attr.name)) continue;
-    return Error{"G004", std::string(def.kind) + ": missing attribute '" + attr.name + "'", "", "",
-                 TENON_E_RECIPE};
+    const auto given = attrs.find(attr.name);
+    if (given == attrs.end()) return bad_attr("G004", def, "missing attribute '" + attr.name + "'");
+    TENON_CHECK(check_value(def, attr, given->second));
   }
   for (const auto& [name, value] : attrs) {
-    if (std::ranges::count(def.attr_defs, name, &AttrDef::name) > 0) continue;
-    return Error{"G004", std::string(def.kind) + ": unknown attribute '" + name + "'", "", "",
-                 TENON_E_RECIPE};
+    if (std::ranges::count(def.attr_defs, name, &AttrDef::name) == 0)
+      return bad_attr("G004", def, "unknown attribute '" + name + "'");
   }
   return {};
 }
@@ -56,16 +77,6 @@ const SizeNote* find_note(const std::vector<SizeNote>& notes, size_t operand, si
     if (note.operand == operand && note.dim == dim) return &note;
   }
   return nullptr;
-}
-
-Status check_sizes(const OpDef& def, const Graph& graph, const Ids& in, const Attrs& attrs) {
-  for (const auto* notes : {&def.in_notes, &def.out_notes}) {
-    for (const SizeNote& note : *notes) {
-      if (attr_int(attrs, note.attr) > 0) continue;
-      return bad_operands(def, graph, in, "attribute '" + note.attr + "' must be at least 1");
-    }
-  }
-  return {};
 }
 
 Result<std::vector<size_t>> check_operands(const OpDef& def, const Graph& graph, const Ids& in) {
@@ -111,6 +122,34 @@ Result<Dims> factor_dims(const OpDef& def, const Rule& rule, const Graph& graph,
   return factors;
 }
 
+// The limits of the row's letters. Where an attribute says how large something is, it is the attribute that
+// does not fit; else the operands' shapes do not.
+Status check_sizes(const OpDef& def, const Rule& rule, const Dims& factors, const Graph& graph, const Ids& in,
+                   const Attrs& attrs) {
+  const auto dim_of = [&](const std::string& letter) -> const Dim* {
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (rule.factors[f].name == letter) return &factors[f];
+    }
+    return nullptr;
+  };
+  for (const SizeLimit& limit : def.size_limits) {
+    const Dim *dim = dim_of(limit.letter), *other = dim_of(limit.than);
+    if (dim == nullptr) continue;
+    const bool by_attr = attrs.contains(limit.than);
+    const int64_t than = other != nullptr ? other->size
+                         : by_attr        ? attr_int(attrs, limit.than)
+                                          : std::stoll(limit.than);
+    if (keeps(limit.limit, static_cast<double>(dim->size), static_cast<double>(than))) continue;
+    const std::string name = other != nullptr ? other->name + " " : by_attr ? "'" + limit.than + "' = " : "";
+    const std::string why =
+        fmt::format("{} {} must be {} {}{}", dim->name, dim->size, words_of(limit.limit).words, name, than);
+    const bool sized = std::ranges::count(def.out_notes, limit.letter, &SizeNote::letter) > 0;
+    if (by_attr || sized) return bad_attr("R005", def, why);
+    return bad_operands(def, graph, in, why);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<TensorType>> infer_outputs(const OpDef& def, Graph& graph, const Ids& in,
@@ -119,23 +158,16 @@ Result<std::vector<TensorType>> infer_outputs(const OpDef& def, Graph& graph, co
   TENON_CHECK(check_attrs(def, attrs));
   const auto rule = graph.rule_for(def, ranks);
   if (rule == nullptr) return bad_operands(def, graph, in, "wrong number of dimensions");
-  TENON_CHECK(check_sizes(def, graph, in, attrs));
   TENON_TRY(const Dims factors, factor_dims(def, *rule, graph, in, attrs));
+  TENON_CHECK(check_sizes(def, *rule, factors, graph, in, attrs));
   std::vector<TensorType> out;
   for (size_t k = 0; k < rule->outputs.size(); ++k) {
     TensorType type{resolve(def.out[k].type, graph.real, graph.value(in[0]).dtype), {}};
     for (size_t d = 0; d < rule->outputs[k].size(); ++d) {
       Dim dim = factors[rule->outputs[k][d]];
       const SizeNote* note = find_note(def.out_notes, k, d);
-      if (note != nullptr && note->divides) {
-        const int64_t parts = attr_int(attrs, note->attr);
-        if (dim.size % parts != 0) {
-          return bad_operands(def, graph, in,
-                              dim.name + " " + std::to_string(dim.size) + " is not divisible by " +
-                                  note->attr + " " + std::to_string(parts));
-        }
-        dim = Dim{dim_name(*note), dim.size / parts};
-      }
+      if (note != nullptr && note->divides)
+        dim = Dim{dim_name(*note), dim.size / attr_int(attrs, note->attr)};
       type.dims.push_back(std::move(dim));
     }
     if (!fits(type.dims)) {

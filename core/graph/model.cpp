@@ -91,16 +91,16 @@ class ModelBuilder {
       in.push_back(it->second);
       if (unread_.erase(in.back()) > 0) out_.graph.value(in.back()).layer = place.layer;
     }
-    Attrs attrs = spec.attrs;
-    const OpDef* def = find_op(spec.kind);
-    if (const char* key = def == nullptr ? "" : def->random_key; *key != '\0')
-      attrs[key] = random_key(recipe_.seed, attr_int(attrs, key), round);
     std::vector<std::string> names;
     for (const std::string& name : spec.out) {
       names.push_back(round < 0 ? name : std::to_string(round) + "/" + name);
     }
-    TENON_TRY(const auto values, out_.graph.add_op(spec.kind, in, attrs, Phase::forward, place.layer, names));
-    out_.graph.op(out_.graph.value(values[0]).producer).pointer = spec.pointer;
+    TENON_TRY(const auto values,
+              out_.graph.add_op(spec.kind, in, spec.attrs, Phase::forward, place.layer, names));
+    Op& op = out_.graph.op(out_.graph.value(values[0]).producer);
+    op.pointer = spec.pointer;
+    if (const char* key = op.def->random_key; *key != '\0')
+      op.attrs[key] = random_key(recipe_.seed, attr_int(op.attrs, key), round);
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (i >= values.size()) {
         return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer,

@@ -31,9 +31,13 @@ struct OpRow {
   // may add into this output. "*name" stands for any number of inputs.
   const char* inputs = "";
   const char* outputs = "";
-  const char* attrs = "";        // "eps float, inverse int": all required, no others allowed
+  // "eps float >0, inverse int >=0 <=1": all required, no others allowed; behind the type, its range.
+  const char* attrs = "";
   const char* graph_attrs = "";  // more of them: kernels see these in their operands' sizes
-  const char* doc = "";          // what it computes, for docs/reference/ops.md
+  // What sizes must be beside equal: "d%2, k<=e, v>=1"; a letter's size, and a number, an attribute's value
+  // or another letter's size that divides it or bounds it.
+  const char* sizes = "";
+  const char* doc = "";  // what it computes, for docs/reference/ops.md
   OpRunner runner = OpRunner::kernel;
   const char* inplace = "";  // output 0 may take over the memory of this input
   // The op is there in training alone: in a program that does not train, this input stands for its output.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <unordered_map>
@@ -17,6 +18,40 @@ std::vector<std::string> split(const std::string& text, char separator) {
     if (begin != std::string::npos) parts.push_back(part.substr(begin, end + 1 - begin));
   }
   return parts;
+}
+
+constexpr std::array<LimitWords, 5> kLimits{{
+    {Limit::at_least, ">=", "at least"},
+    {Limit::at_most, "<=", "at most"},
+    {Limit::above, ">", "above"},
+    {Limit::below, "<", "below"},
+    {Limit::multiple, "%", "divisible by"},
+}};
+
+// The limit that a text begins with, ">=1", and what is left of it.
+std::pair<Limit, std::string> read_limit(const std::string& text) {
+  for (const LimitWords& known : kLimits) {
+    if (text.starts_with(known.sign)) return {known.limit, text.substr(std::string_view(known.sign).size())};
+  }
+  std::abort();  // a misspelt row, as below
+}
+
+// "d%2"
+SizeLimit read_size_limit(const std::string& text) {
+  const size_t sign = text.find_first_of("<>%");
+  const auto [limit, than] = read_limit(text.substr(sign));
+  return {text.substr(0, sign), limit, than};
+}
+
+// "theta float >0"
+AttrDef read_attr(const std::string& text, bool of_graph) {
+  const std::vector<std::string> words = split(text, ' ');
+  AttrDef attr{words.at(0), words.at(1) == "int", of_graph, {}};
+  for (size_t i = 2; i < words.size(); ++i) {
+    const auto [limit, than] = read_limit(words[i]);
+    attr.bounds.push_back({limit, std::stod(than)});
+  }
+  return attr;
 }
 
 OperandDef::Type type_named(const std::string& name) {
@@ -38,6 +73,7 @@ OperandDef::Type type_named(const std::string& name) {
 struct Side {
   std::vector<OperandDef> operands;
   std::vector<SizeNote> notes;
+  std::vector<SizeLimit> limits;
   std::string rule;
   bool variadic = false;
 
@@ -76,8 +112,11 @@ struct Side {
       const size_t attr = (slash == std::string::npos ? equals : slash) + 1;
       notes.push_back(
           {operands.size(), operand.dims.size(), slash != std::string::npos, word.substr(attr), letter});
+      if (slash != std::string::npos)
+        limits.push_back({word.substr(equals + 1, slash - equals - 1), Limit::multiple, word.substr(attr)});
     }
     operand.dims.push_back(letter);
+    operand.words.push_back(word);
   }
 
   // What is sharded: of `n=s/group` the s, of `v=rows` the v.
@@ -109,7 +148,9 @@ PartDef read_part(const std::string& text) {
 }
 
 OpDef read(const OpRow& row, OpUse use) {
-  OpDef def{row, use, {}, {}, false, {}, {}, {}, {}, {}, -1, {}};
+  OpDef def;
+  static_cast<OpRow&>(def) = row;
+  def.use = use;
   Side in(row.inputs), out(row.outputs);
   def.rule = in.rule + " -> " + out.rule;
   def.in = std::move(in.operands);
@@ -117,12 +158,11 @@ OpDef read(const OpRow& row, OpUse use) {
   def.variadic = in.variadic;
   def.in_notes = std::move(in.notes);
   def.out_notes = std::move(out.notes);
-  for (const char* list : {row.attrs, row.graph_attrs}) {
-    for (const std::string& attr : split(list, ',')) {
-      const std::vector<std::string> words = split(attr, ' ');
-      def.attr_defs.push_back({words[0], words[1] == "int", list == row.graph_attrs});
-    }
-  }
+  for (const std::string& limit : split(row.sizes, ',')) def.size_limits.push_back(read_size_limit(limit));
+  for (const auto* limits : {&in.limits, &out.limits})
+    def.size_limits.insert(def.size_limits.end(), limits->begin(), limits->end());
+  for (const std::string& attr : split(row.attrs, ',')) def.attr_defs.push_back(read_attr(attr, false));
+  for (const std::string& attr : split(row.graph_attrs, ',')) def.attr_defs.push_back(read_attr(attr, true));
   def.linear_inputs = by_index(def, row.linear);
   if (row.inplace[0] != '\0') def.inplace_input = static_cast<int>(def.input(row.inplace));
   for (const std::string& part : split(row.parts, ';')) def.made_of.push_back(read_part(part));
@@ -147,6 +187,21 @@ size_t position(std::span<const OperandDef> operands, std::string_view name) {
 
 size_t OpDef::input(std::string_view name) const { return position(in, name); }
 size_t OpDef::output(std::string_view name) const { return position(out, name); }
+
+std::span<const LimitWords> limit_table() { return kLimits; }
+
+const LimitWords& words_of(Limit limit) { return *std::ranges::find(kLimits, limit, &LimitWords::limit); }
+
+bool keeps(Limit limit, double value, double than) {
+  switch (limit) {
+    case Limit::at_least: return value >= than;
+    case Limit::at_most: return value <= than;
+    case Limit::above: return value > than;
+    case Limit::below: return value < than;
+    case Limit::multiple: return std::fmod(value, than) == 0;
+  }
+  return false;
+}
 
 std::optional<size_t> find_operand(std::span<const OperandDef> operands, std::string_view name) {
   const auto it = std::ranges::find(operands, name, &OperandDef::name);

@@ -23,15 +23,41 @@ struct SizeNote {
 struct OperandDef {
   enum class Type : uint8_t { real, any, f64, i64, i32 };  // real: the graph's float; any: as input 0
   std::string name;
-  std::vector<std::string> dims;  // letters: "b", "k..", "?"
+  std::vector<std::string> dims;   // letters: "b", "k..", "?"
+  std::vector<std::string> words;  // the dims as written: "n=s/group"
   Type type = Type::real;
   bool accumulates = false;
+};
+
+// A limit of an attribute's value, or of a letter's size.
+enum class Limit : uint8_t { at_least, at_most, above, below, multiple };
+struct LimitWords {
+  Limit limit;
+  const char* sign;   // in rows: ">="
+  const char* words;  // "at least"
+};
+std::span<const LimitWords> limit_table();
+const LimitWords& words_of(Limit limit);
+// Whether a value keeps to its limit. A NaN does not. Sizes, at most kMaxElements, are exact as doubles.
+bool keeps(Limit limit, double value, double than);
+
+struct AttrBound {
+  Limit limit = Limit::at_least;
+  double than = 0;
 };
 
 struct AttrDef {
   std::string name;
   bool integer = false;
   bool of_graph = false;  // of graph_attrs
+  std::vector<AttrBound> bounds = {};
+};
+
+// One of a row's `sizes`: a letter, whose size keeps to a number, an attribute or the size of another letter.
+struct SizeLimit {
+  std::string letter;
+  Limit limit = Limit::at_most;
+  std::string than;
 };
 
 // One step of what a row's `parts` says: operands by name.
@@ -48,6 +74,7 @@ struct OpDef : OpRow {
   // The sharding rule "b s h, h -> b s h", and the sets of inputs by index, for instantiate_rule().
   std::string rule, linear_inputs;
   std::vector<SizeNote> in_notes, out_notes;
+  std::vector<SizeLimit> size_limits;  // `sizes`, and that of "n=s/group" the group divides s
   int inplace_input = -1;
   std::vector<PartDef> made_of;  // `parts`
 

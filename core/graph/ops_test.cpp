@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <sstream>
 
@@ -156,6 +157,51 @@ TEST(OpTableTest, TotalsAndAttributesThatSomebodyReadsAreOfTheRow) {
       EXPECT_TRUE(*attr == '\0' || whole(def, attr)) << def.kind << " " << attr;
   }
   EXPECT_GT(found, 5u);
+}
+
+// "theta float >0", "d%2" as rows write them, and what a size must be by "n=s/group".
+TEST(OpTableTest, LimitsAreRead) {
+  const AttrDef& p = find_op("dropout")->attr_defs[0];
+  EXPECT_EQ(p.name, "p");
+  ASSERT_EQ(p.bounds.size(), 2u);
+  const auto inside = [&](double value) {
+    return std::ranges::all_of(p.bounds,
+                               [&](const AttrBound& bound) { return keeps(bound.limit, value, bound.than); });
+  };
+  EXPECT_TRUE(inside(0) && inside(0.5));
+  EXPECT_FALSE(inside(-0.1) || inside(1) || inside(std::nan("")));
+  const std::vector<SizeLimit>& rope = find_op("rope")->size_limits;
+  ASSERT_EQ(rope.size(), 1u);
+  EXPECT_EQ(rope[0].letter + " " + words_of(rope[0].limit).words + " " + rope[0].than, "d divisible by 2");
+  const std::vector<SizeLimit>& slots = find_op("dispatch")->size_limits;
+  ASSERT_EQ(slots.size(), 1u);
+  EXPECT_EQ(slots[0].letter + " " + words_of(slots[0].limit).words + " " + slots[0].than,
+            "s divisible by group");
+}
+
+// So that no size is 0, and none is divided by 0.
+TEST(OpTableTest, AttributesThatSayASizeAreWholeAndAtLeastOne) {
+  int found = 0;
+  for (const OpDef& def : op_table()) {
+    std::vector<std::string> names;
+    for (const auto* notes : {&def.in_notes, &def.out_notes}) {
+      for (const SizeNote& note : *notes) names.push_back(note.attr);
+    }
+    for (const SizeLimit& limit : def.size_limits) {
+      if (has_attr(def, limit.than)) names.push_back(limit.than);
+    }
+    for (const std::string& name : names) {
+      const auto attr = std::ranges::find(def.attr_defs, name, &AttrDef::name);
+      ASSERT_NE(attr, def.attr_defs.end()) << def.kind << " " << name;
+      EXPECT_TRUE(attr->integer) << def.kind << " " << name;
+      EXPECT_TRUE(std::ranges::any_of(
+          attr->bounds,
+          [](const AttrBound& bound) { return bound.limit == Limit::at_least && bound.than >= 1; }))
+          << def.kind << " " << name;
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 10);
 }
 
 TEST(OpTableTest, LettersOfDimsHaveNames) {

@@ -459,10 +459,69 @@ TEST(ModelTest, MistakesNameTheOp) {
                      "/model/ops/2");
   expect_model_error(with("/model/ops/2/attrs/epsilon", 1), "G004", "rmsnorm: unknown attribute 'epsilon'",
                      "/model/ops/2");
+  expect_model_error(with("/model/ops/2/attrs/eps", 0), "R005",
+                     "rmsnorm: attribute 'eps' = 0 must be above 0", "/model/ops/2");
   expect_model_error(with("/model/logits", "y"), "R007", "model.logits names 'y', which no op defines",
                      "/model/logits");
   expect_model_error(with("/model/ops/3/in/1", "h.{i}.w"), "R007", "linear: 'h.{i}.w' is not defined here",
                      "/model/ops/3");
+}
+
+// The model with an op of its own behind the embedding x[batch 2, seq 3, hidden 4].
+Json with_op(const Json& op) {
+  Json out = document();
+  auto& ops = out["model"]["ops"];
+  ops.insert(ops.begin() + 1, op);
+  return out;
+}
+
+TEST(ModelTest, AttributesKeepToTypeAndRangeOfTheirRow) {
+  const auto op = [](const char* kind, const Json& in, const Json& out, const Json& attrs) {
+    return with_op({{"op", kind}, {"in", in}, {"out", out}, {"attrs", attrs}});
+  };
+  const auto dropout = [&](const Json& p, const Json& key) {
+    return op("dropout", {"x", "samples", "positions", "step"}, {"d"}, {{"p", p}, {"key", key}});
+  };
+  const auto rope = [&](const Json& theta, const Json& inverse) {
+    return op("rope", {"x", "positions"}, {"d"}, {{"theta", theta}, {"inverse", inverse}});
+  };
+  const auto route = [&](int k, int group) {
+    return op("route_topk", {"x", "samples"}, {"gate", "expert", "slot", "aux"},
+              {{"k", k}, {"group", group}, {"capacity", 1}, {"renormalise", 0}, {"aux", 0.0}});
+  };
+  const std::vector<std::tuple<Json, const char*, const char*>> cases{
+      {dropout(2, 1), "R005", "dropout: attribute 'p' = 2 must be below 1"},
+      {dropout(-0.5, 1), "R005", "dropout: attribute 'p' = -0.5 must be at least 0"},
+      {rope(-1, 0), "R005", "rope: attribute 'theta' = -1 must be above 0"},
+      {rope(100, 0.5), "R003", "rope: attribute 'inverse' must be an integer, got 0.5"},
+      {rope(100, 2), "R005", "rope: attribute 'inverse' = 2 must be at most 1"},
+      {op("softcap", {"x"}, {"d"}, {{"cap", 0}}), "R005", "softcap: attribute 'cap' = 0 must be above 0"},
+      {route(0, 3), "R005", "route_topk: attribute 'k' = 0 must be at least 1"},
+      {route(5, 3), "R005", "route_topk: choice 5 must be at most hidden 4"},
+      {route(2, 2), "R005", "route_topk: seq 3 must be divisible by 'group' = 2"}};
+  for (const auto& [wrong, code, cause] : cases) expect_model_error(wrong, code, cause, "/model/ops/1");
+  EXPECT_TRUE(build_forward(read_recipe(rope(100, 1)).value(), 2, 3, true).ok());
+}
+
+// The key is overwritten by one of the recipe's seed: what is written must be an integer all the same.
+TEST(ModelTest, AKeyOfRandomNumbersIsAnInteger) {
+  expect_model_error(with_op({{"op", "dropout"},
+                              {"in", {"x", "samples", "positions", "step"}},
+                              {"out", {"d"}},
+                              {"attrs", {{"p", 0.5}, {"key", 0.25}}}}),
+                     "R003", "dropout: attribute 'key' must be an integer, got 0.25", "/model/ops/1");
+}
+
+TEST(ModelTest, ASizeThatNothingDividesIsTheOperands) {
+  Json odd = with_op({{"op", "rope"},
+                      {"in", {"x", "positions"}},
+                      {"out", {"d"}},
+                      {"attrs", {{"theta", 100.0}, {"inverse", 0}}}});
+  odd["model"]["params"][0]["dims"][1][1] = 3;
+  expect_model_error(odd, "G002",
+                     "rope(x f64[batch 2, seq 3, hidden 3], positions i32[batch 2, seq 3]): hidden 3 must be "
+                     "divisible by 2",
+                     "/model/ops/1");
 }
 
 TEST(ModelTest, OperandsThatDoNotFitShowShapesAndTheRule) {

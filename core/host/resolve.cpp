@@ -40,6 +40,7 @@ Result<Plugged<Table>> plug(PluginRegistry& registry, const PluginUse& use) {
   out.id = plugin->id();
   TENON_TRY(out.table, table_of<Table>(*plugin, use));
   TENON_TRY(out.options, options_of(*plugin, use.options, use.pointer));
+  out.pointer = use.pointer;
   return out;
 }
 
@@ -59,10 +60,10 @@ Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& reci
   out.id = plugin->id();
   TENON_TRY(out.table, table_of<tenon_optimizer>(*plugin, recipe.optimizer));
   TENON_TRY(auto common, options_of(*plugin, recipe.optimizer.options, recipe.optimizer.pointer));
-  out.groups.push_back(std::move(common));
+  out.groups.push_back({std::move(common), recipe.optimizer.pointer});
   for (const OptimizerGroup& group : recipe.groups) {
     TENON_TRY(auto options, options_of(*plugin, group.options, group.pointer));
-    out.groups.push_back(std::move(options));
+    out.groups.push_back({std::move(options), group.pointer});
   }
   return out;
 }

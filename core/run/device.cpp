@@ -9,10 +9,11 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
   std::unique_ptr<RankDevice> out(new RankDevice(plugins, id, mesh));
   out->timeout_ns_ = timeout_ns;
   const auto& kernels = plugins.kernels;
-  TENON_TRY(out->kernels_,
-            open_handle<tenon_device>(kernels.id, kernels.table->close, [&](auto** o, auto* e) {
-              return kernels.table->open(0, kernels.options.data(), kernels.options.size(), o, e);
-            }));
+  TENON_TRY(out->kernels_, open_with_options<tenon_device>(
+                               kernels.id, kernels.pointer, kernels.table->close, [&](auto** o, auto* e) {
+                                 return kernels.table->open(0, kernels.options.data(), kernels.options.size(),
+                                                            o, e);
+                               }));
   TENON_CHECK(out->open_optimizers());
   if (id.world == 1) return out;
   const auto& comm = plugins.comm;
@@ -34,11 +35,11 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
 
 Status RankDevice::open_optimizers() {
   const OptimizerUse& use = plugins_.optimizer;
-  for (const OptionValues& options : use.groups) {
-    TENON_TRY(auto state,
-              open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
-                return use.table->open(options.data(), options.size(), o, e);
-              }));
+  for (const auto& [options, pointer] : use.groups) {
+    TENON_TRY(auto state, open_with_options<tenon_optimizer_state>(
+                              use.id, pointer, use.table->close, [&](auto** o, auto* e) {
+                                return use.table->open(options.data(), options.size(), o, e);
+                              }));
     tenon_optimizer_info info{};
     info.struct_size = sizeof info;
     tenon_error error = empty_abi_error();

@@ -21,12 +21,17 @@ struct Plugged {
   std::string id;
   const Table* table = nullptr;
   OptionValues options;
+  std::string pointer;  // of the options in the recipe
 };
 
 struct OptimizerUse {
+  struct Group {
+    OptionValues options;
+    std::string pointer;  // of the options in the recipe
+  };
   std::string id;
   const tenon_optimizer* table = nullptr;
-  std::vector<OptionValues> groups;  // 0: the common options; 1 + i: Recipe::groups[i]
+  std::vector<Group> groups;  // 0: the common options; 1 + i: Recipe::groups[i]
 };
 
 // Shared by all virtual ranks of a process; read-only.

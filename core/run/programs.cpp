@@ -11,11 +11,11 @@ namespace {
 
 Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dtype precision) {
   std::vector<OptimizerSlots> out;
-  for (const OptionValues& options : use.groups) {
-    TENON_TRY(auto state,
-              open_handle<tenon_optimizer_state>(use.id, use.table->close, [&](auto** o, auto* e) {
-                return use.table->open(options.data(), options.size(), o, e);
-              }));
+  for (const auto& [options, pointer] : use.groups) {
+    TENON_TRY(auto state, open_with_options<tenon_optimizer_state>(
+                              use.id, pointer, use.table->close, [&](auto** o, auto* e) {
+                                return use.table->open(options.data(), options.size(), o, e);
+                              }));
     tenon_optimizer_info info{};
     info.struct_size = sizeof info;
     tenon_error error = empty_abi_error();

@@ -40,12 +40,13 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
   out->context_ = context;
   tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(),
                            root.c_str(), context};
-  auto opened = open_handle<tenon_dataset>(
-      plugin.id, plugin.table->close, [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
+  auto opened =
+      open_with_options<tenon_dataset>(plugin.id, plugin.pointer, plugin.table->close,
+                                       [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
   if (!opened.ok()) {
     Error error = std::move(opened).error();
-    error.cause = plugin.id + ": " + error.cause;
-    error.place = "/data/options";
+    if (error.place != plugin.pointer) error.cause = plugin.id + ": " + error.cause;
+    error.place = plugin.pointer;
     return error;
   }
   out->dataset_ = std::move(opened).value();

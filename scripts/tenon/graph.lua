@@ -58,6 +58,12 @@ function graph.inner(dims) return { table.unpack(dims, 3) } end
 
 function graph.token_dims(dims) return { { "batch" }, { "seq" }, table.unpack(dims) } end
 
+-- The type of an op's attribute: a number or a whole number, in the range of the op table.
+function graph.attr(kind, name)
+  local row = ops.kinds[kind].attrs[name]
+  return row.whole and s.count(row) or s.number(row)
+end
+
 -- ---- values and ops ----
 
 local function new_scope(parent) return { ops = {}, params = {}, parent = parent, open = true } end
@@ -162,6 +168,13 @@ function graph.check_operands(what, given, kind, values)
     if not bind(letters, value.dims, bound) then
       s.fail("R003", string.format("%s wants %s of %s, got %s", what, operand[1], graph.show_dims(want),
         graph.show_dims(value.dims)), nil, given, i)
+    end
+  end
+  for letter, divisor in pairs(ops.kinds[kind].divisors or {}) do
+    local dim = bound[letter][1]
+    if dim[2] % divisor ~= 0 then
+      local cause = string.format("%s wants a '%s' divisible by %d, got %d", what, dim[1], divisor, dim[2])
+      s.fail("R005", cause, nil, given, 1)
     end
   end
 end

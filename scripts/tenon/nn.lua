@@ -12,7 +12,7 @@ local nn = { blocks = graph.blocks, model = graph.model }
 
 local show_dims, same_dims, inner, token_dims = graph.show_dims, graph.same_dims, graph.inner, graph.token_dims
 local check_value, check_pair, check_operands = graph.check_value, graph.check_pair, graph.check_operands
-local emit, input = graph.emit, graph.input
+local emit, input, attr = graph.emit, graph.input, graph.attr
 local new_param, use_param = graph.new_param, graph.use_param
 
 -- The comment of each function is its row in docs/reference/lua.md, "call: meaning".
@@ -134,7 +134,7 @@ end
 
 local function norm(what, kind, given)
   local record, g = layer(what, given, {
-    name = s.required(s.string), eps = s.default(s.number { above = 0 }, 1e-5),
+    name = s.required(s.string), eps = s.default(attr(kind, "eps"), 1e-5),
   })
   local x = record[1]
   check_operands(what, given, kind, { x })
@@ -166,7 +166,7 @@ end
 
 -- nn.softcap { x, cap = 30 }: cap * tanh(x / cap).
 function nn.softcap(given)
-  local record, g = layer("nn.softcap", given, { cap = s.required(s.number { above = 0 }) })
+  local record, g = layer("nn.softcap", given, { cap = s.required(attr("softcap", "cap")) })
   return emit(g, "softcap", "softcap", { record[1] }, { cap = record.cap })
 end
 
@@ -184,12 +184,9 @@ end
 
 -- nn.rope { x, theta = 10000 }: rotary positions on the last dim, halves rotated against each other.
 function nn.rope(given)
-  local record, g = layer("nn.rope", given, { theta = s.default(s.number { above = 0 }, 10000.0) })
+  local record, g = layer("nn.rope", given, { theta = s.default(attr("rope", "theta"), 10000.0) })
   local x = record[1]
-  local last = x.dims[#x.dims]
-  if #x.dims < 3 or last[2] % 2 ~= 0 then
-    s.fail("R005", "nn.rope wants an even last dim, got " .. show_dims(x.dims), nil, given, 1)
-  end
+  check_operands("nn.rope", given, "rope", { x })
   return emit(g, "rope", "rope", { x, input(g, "positions") }, { theta = record.theta, inverse = 0 })
 end
 
@@ -197,7 +194,8 @@ end
 -- `v` are `[batch seq group head]`.
 function nn.attention(given)
   local record, g = layer("nn.attention", given, {
-    [2] = s.required(s.object(Value)), [3] = s.required(s.object(Value)), scale = s.optional(s.number { above = 0 }),
+    [2] = s.required(s.object(Value)), [3] = s.required(s.object(Value)),
+    scale = s.optional(attr("attention", "scale")),
   })
   local q = record[1]
   local k = check_value("nn.attention", record[2], given, 2)
@@ -210,7 +208,7 @@ end
 
 -- nn.dropout { x, p = 0.1 }: in training alone; nothing when p is 0.
 function nn.dropout(given)
-  local record, g = layer("nn.dropout", given, { p = s.required(s.number { min = 0, below = 1 }) })
+  local record, g = layer("nn.dropout", given, { p = s.required(attr("dropout", "p")) })
   local x = record[1]
   if record.p == 0 then return x end
   local key = g.num_dropouts * 65536  -- the core adds the round
@@ -226,11 +224,12 @@ end
 -- Each `group` of consecutive tokens finds ceil(capacity_factor * group * top_k / experts) slots at every expert; aux
 -- is the coefficient of the balancing loss.
 function nn.route(given)
-  local what, size = "nn.route", s.count { min = 1 }
+  local what = "nn.route"
   local record, g = layer(what, given, {
-    name = s.required(s.string), experts = s.required(size), top_k = s.default(size, 2), group = s.required(size),
+    name = s.required(s.string), experts = s.required(attr("dispatch", "experts")),
+    top_k = s.default(attr("route_topk", "k"), 2), group = s.required(attr("route_topk", "group")),
     capacity_factor = s.default(s.number { above = 0 }, 1.25), renormalise = s.default(s.boolean, true),
-    aux = s.default(s.number { min = 0 }, 0.01), std = s.default(s.number { min = 0 }, 0.02),
+    aux = s.default(attr("route_topk", "aux"), 0.01), std = s.default(s.number { min = 0 }, 0.02),
   })
   local x, experts, k, group = record[1], record.experts, record.top_k, record.group
   if #x.dims ~= 3 then

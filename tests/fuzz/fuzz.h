@@ -23,7 +23,8 @@ struct Target {
   std::vector<Error> (*run)(std::string_view input) = nullptr;
   // Every code that an input can provoke; the corpus provokes each.
   std::vector<std::string_view> codes;
-  // The files that give them, under core, plugins and scripts, ...
+  // The files and folders ("core/plan/": but for its tests) that give them, under core, plugins and scripts,
+  // ...
   std::vector<std::string_view> sources;
   // ... and their codes that no input can provoke, with the reason.
   std::vector<std::pair<std::string_view, std::string_view>> unreachable = {};

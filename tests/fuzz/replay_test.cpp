@@ -52,6 +52,13 @@ std::map<std::string, std::string> named_codes(const std::vector<fs::path>& file
   return out;
 }
 
+// A file is named by its end, a folder from the root on.
+bool is_of(const fs::path& file, std::string_view source) {
+  const std::string name = file.lexically_relative(kRoot).generic_string();
+  if (source.back() != '/') return ("/" + name).ends_with("/" + std::string(source));
+  return name.starts_with(source) && !name.ends_with("_test.cpp");
+}
+
 // The codes that the target's sources give.
 std::set<std::string> codes_in_sources(const Target& target) {
   std::vector<fs::path> files;
@@ -63,7 +70,7 @@ std::set<std::string> codes_in_sources(const Target& target) {
   for (const std::string_view source : target.sources) {
     size_t found = 0;
     for (const fs::path& file : files) {
-      if (!file.generic_string().ends_with("/" + std::string(source))) continue;
+      if (!is_of(file, source)) continue;
       ++found;
       const std::string text = text_of(file);
       out.merge(matches(text, "\"([A-Z]\\d{3})\""));
@@ -71,7 +78,7 @@ std::set<std::string> codes_in_sources(const Target& target) {
         if (names.contains(word)) out.insert(names.at(word));
       }
     }
-    EXPECT_EQ(found, 1u) << source;
+    EXPECT_TRUE(source.back() == '/' ? found > 0 : found == 1) << source << ": " << found;
   }
   return out;
 }

@@ -36,6 +36,7 @@ std::vector<Operand> operands_of(const char* text) {
   for (const std::string& word : words_of(text, ',')) {
     const size_t open = word.find('['), close = word.find(']');
     out.push_back({word.substr(0, open), words_of(word.substr(open + 1, close - open - 1), ' ')});
+    for (std::string& dim : out.back().dims) dim.resize(std::min(dim.find('='), dim.size()));
   }
   return out;
 }

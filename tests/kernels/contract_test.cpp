@@ -91,14 +91,14 @@ TEST_P(Contract, refuses_attributes_that_make_no_sense) {
   op.attrs.clear();
   expect_refused(op, TENON_E_ARGUMENT, "layernorm: attribute 'eps' is missing");
   op = make.dropout(1.0);
-  expect_refused(op, TENON_E_ARGUMENT, "dropout: attribute 'p' must be in [0, 1), got 1.000000");
+  expect_refused(op, TENON_E_ARGUMENT, "dropout: attribute 'p' = 1 must be below 1");
   op = make.rope(false);
   op.attrs[1] = number("inverse", 0.5);
   expect_refused(op, TENON_E_ARGUMENT, "rope: attribute 'inverse' must be int");
   op = make.rope(false);
   op.in[0] = Tensor(TENON_F32, {2, 3, 5});
   op.out[0] = op.in[0];
-  expect_refused(op, TENON_E_ARGUMENT, "rope: input 0 (x): the last dim must be even, got f32[2 3 5]");
+  expect_refused(op, TENON_E_ARGUMENT, "rope: size d = 5 must be divisible by 2");
   op = {"slice", {Tensor(TENON_F32, {4})}, {Tensor(TENON_F32, {2})}, {}};
   op.attrs = {integer("dim", 0), integer("start", 3), integer("size", 2)};
   expect_refused(op, TENON_E_ARGUMENT, "slice: part 3 to 5 lies outside of dim 0 of f32[4]");

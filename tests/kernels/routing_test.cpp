@@ -140,21 +140,21 @@ TEST_P(Routing, refuses_attributes_that_do_not_fit) {
     return done.message;
   };
   EXPECT_EQ(message(route(kLogits, 1, {.group = 3})),
-            "route_topk: attribute 'group' = 3 must divide the sequence of 4 tokens");
-  EXPECT_EQ(message(route(kLogits, 1, {.k = 4})), "route_topk: 4 choices are not possible with 3 experts");
+            "route_topk: size s = 4 must be divisible by group = 3");
+  EXPECT_EQ(message(route(kLogits, 1, {.k = 4})), "route_topk: size k = 4 must be at most e = 3");
   EXPECT_EQ(message(route(kLogits, 1, {.capacity = 0})),
-            "route_topk: attribute 'capacity' must be at least 1");
+            "route_topk: attribute 'capacity' = 0 must be at least 1");
   Op op = route(kLogits, 1, {.k = 2});
   op.attrs[0] = integer("k", 1);
-  EXPECT_EQ(message(op), "route_topk: the number of choices must be 1, got 2");
+  EXPECT_EQ(message(op), "route_topk: output 0 (gate): k = k must be 1, got 2");
   const Kernels reference("reference", 0);
   CaseMaker make(reference, TENON_F32, {2, 4, 3, 4, 5, 1, 2, 4}, 1);
   op = make.dispatch();
   op.attrs[1] = integer("experts", 9);
-  EXPECT_EQ(message(op), "dispatch: the number of experts must be 9, got 5");
+  EXPECT_EQ(message(op), "dispatch: output 0 (y): e = experts must be 9, got 5");
   op = make.combine();
   op.attrs[0] = integer("group", 4);
-  EXPECT_EQ(message(op), "combine: the number of routing groups must be 1, got 2");
+  EXPECT_EQ(message(op), "combine: input 0 (y): n = s/group must be 1, got 2");
   op = make.combine();
   op.in[2].set(3, 5);
   EXPECT_EQ(message(op), "combine: expert: token 3 has index 5, must be 0 to 4");

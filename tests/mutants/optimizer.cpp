@@ -4,7 +4,7 @@
 
 namespace tenon::mutants {
 Optimizer::Optimizer(const OptimizerUse& use) : use_(use) {
-  for (const OptionValues& options : use.groups) {
+  for (const auto& [options, pointer] : use.groups) {
     tenon_optimizer_state* state = nullptr;
     tenon_error error = empty_abi_error();
     tenon_optimizer_info info{};

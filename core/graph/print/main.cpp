@@ -28,13 +28,25 @@ bool accumulates(const OpDef& def) { return std::ranges::count(def.out, true, &O
 
 // -- the SDK's header -------------------------------------------------------------------------------
 
+// Dims as the row writes them, "n=s/group"; a kernel knows nothing of an attribute of the graph's.
+std::string kernel_dims(const OpDef& def, const OperandDef& operand) {
+  std::vector<std::string> out;
+  for (size_t d = 0; d < operand.dims.size(); ++d) {
+    const bool of_graph = std::ranges::any_of(def.attr_defs, [&](const AttrDef& attr) {
+      return attr.of_graph && operand.words[d] == operand.dims[d] + "=" + attr.name;
+    });
+    out.push_back(of_graph ? operand.dims[d] : operand.words[d]);
+  }
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
 // "w[v h], ids[b s] i32": what tenon_sdk/kernel_problem.hpp reads.
 std::string signature(const OpDef& def, const std::vector<OperandDef>& operands) {
   std::vector<std::string> out;
   for (const OperandDef& operand : operands) {
     const bool repeats = def.variadic && &operand == def.in.data();
     const bool real = operand.type == OperandDef::Type::real;
-    out.push_back(fmt::format("{}{}[{}]{}{}", repeats ? "*" : "", operand.name, fmt::join(operand.dims, " "),
+    out.push_back(fmt::format("{}{}[{}]{}{}", repeats ? "*" : "", operand.name, kernel_dims(def, operand),
                               real ? "" : " ", real ? "" : name_of(operand.type)));
   }
   return fmt::format("{}", fmt::join(out, ", "));
@@ -51,12 +63,14 @@ namespace tenon::kernels {{
 // Operands: "name[dims] dtype", separated by commas; `k..` stands for any number of dims; dtype is
 // float (f32 or f64, the same for all; the default), any (f32, f64, i64 or i32, the same for all) or a
 // fixed one. "*name" repeats: it takes all inputs that the other operands leave. Dims "?" are checked
-// by the kind itself.
+// by the kind itself. A dim `e=experts` is as large as that attribute says, and of `n=s/group` there is one
+// for every `group` of s.
 struct Signature {{
   const char* kind = "";
   const char* inputs = "";
   const char* outputs = "";
-  const char* attrs = "";        // "eps float, key int"
+  const char* attrs = "";        // "eps float >0, key int": behind the type, the range
+  const char* sizes = "";        // "d%2, k<=e, s%group": what divides the size of a dim, or bounds it
   bool accumulate = false;       // may run with TENON_KERNEL_ACCUMULATE, which may concern some outputs only
   bool inplace = false;          // output 0 may share the memory of input 0
   const char* weight_grad = "";  // the kind that computes the gradients of its parameters
@@ -75,6 +89,7 @@ inline constexpr Signature kSignatures[] = {{
     field("inputs", signature(def, def.in));
     field("outputs", signature(def, def.out));
     field("attrs", def.attrs);
+    field("sizes", def.sizes);
     if (accumulates(def)) fmt::print(",\n     .accumulate = true");
     if (def.inplace_input == 0) fmt::print(",\n     .inplace = true");
     field("weight_grad", def.weight_grad);
@@ -117,6 +132,34 @@ std::string lua_operands(const char* text) {
   return fmt::format("{{ {} }}", fmt::join(out, ", "));
 }
 
+// "theta = { above = 0 }", a line for each: as tenon.schema names limits.
+std::string lua_attrs(const OpDef& def) {
+  const auto name_in_lua = [](Limit limit) {
+    return limit == Limit::at_least ? "min" : limit == Limit::at_most ? "max" : words_of(limit).words;
+  };
+  std::vector<std::string> out;
+  for (const AttrDef& attr : def.attr_defs) {
+    std::vector<std::string> facts;
+    if (attr.integer) facts.emplace_back("whole = true");
+    for (const AttrBound& bound : attr.bounds)
+      facts.push_back(fmt::format("{} = {}", name_in_lua(bound.limit), bound.than));
+    out.push_back(facts.empty() ? fmt::format("{} = {{}}", attr.name)
+                                : fmt::format("{} = {{ {} }}", attr.name, fmt::join(facts, ", ")));
+  }
+  return fmt::format("{{\n        {},\n      }}", fmt::join(out, ",\n        "));
+}
+
+// "{ d = 2 }": letters, and what divides their sizes, where that is a number.
+std::string lua_divisors(const OpDef& def) {
+  std::vector<std::string> out;
+  for (const SizeLimit& limit : def.size_limits) {
+    const bool number = limit.than.find_first_not_of("0123456789") == std::string::npos;
+    if (limit.limit == Limit::multiple && number)
+      out.push_back(fmt::format("{} = {}", limit.letter, limit.than));
+  }
+  return out.empty() ? "" : fmt::format("{{ {} }}", fmt::join(out, ", "));
+}
+
 bool is_forward(const OpDef& def) {
   const bool gradients = def.weight_grad[0] != '\0' || def.input_grad[0] != '\0' || def.passes[0] != '\0';
   return def.use == OpUse::graph && (gradients || def.backward != nullptr);
@@ -124,8 +167,9 @@ bool is_forward(const OpDef& def) {
 
 void print_lua() {
   fmt::print(
-      R"(-- The ops that recipes are made of: operands with their dims, as docs/reference/ops.md has them, and what letters
--- stand for. Written by scripts/dev/generate-docs from core/graph/op_rows.cpp; do not edit.
+      R"(-- The ops that recipes are made of: operands with their dims, as docs/reference/ops.md has them, attributes with their
+-- ranges, what divides sizes, and what letters stand for. Written by scripts/dev/generate-docs from
+-- core/graph/op_rows.cpp; do not edit.
 return {{
   letters = {{
 )");
@@ -133,8 +177,12 @@ return {{
   fmt::print("  }},\n  kinds = {{\n");
   for (const OpDef& def : op_table()) {
     if (!is_forward(def)) continue;
-    fmt::print("    {} = {{\n      inputs = {},\n      outputs = {},\n    }},\n", def.kind,
-               lua_operands(def.inputs), lua_operands(def.outputs));
+    fmt::print("    {} = {{\n      inputs = {},\n      outputs = {},\n", def.kind, lua_operands(def.inputs),
+               lua_operands(def.outputs));
+    if (!def.attr_defs.empty()) fmt::print("      attrs = {},\n", lua_attrs(def));
+    if (const std::string divisors = lua_divisors(def); !divisors.empty())
+      fmt::print("      divisors = {},\n", divisors);
+    fmt::print("    }},\n");
   }
   fmt::print("  }},\n}}\n");
 }
@@ -147,7 +195,7 @@ std::string operands_cell(const OpDef& def, const std::vector<OperandDef>& opera
   std::vector<std::string> out;
   for (const OperandDef& operand : operands) {
     const bool real = operand.type == OperandDef::Type::real, first = &operand == operands.data();
-    std::string text = fmt::format("{}[{}]{}{}", operand.name, fmt::join(operand.dims, " "), real ? "" : " ",
+    std::string text = fmt::format("{}[{}]{}{}", operand.name, kernel_dims(def, operand), real ? "" : " ",
                                    real ? "" : name_of(operand.type));
     if (!outputs && first && def.variadic) text = "any number of " + text;
     if (outputs && first && def.inplace[0] != '\0') text += fmt::format(" (inplace {})", def.inplace);
@@ -164,6 +212,9 @@ std::string attrs_cell(const OpDef& def) {
   for (const AttrDef& attr : def.attr_defs) {
     if (attr.of_graph) continue;
     std::string text = fmt::format("`{}` {}", attr.name, attr.integer ? "int" : "float");
+    for (const AttrBound& bound : attr.bounds)
+      text += fmt::format("{} {} {}", &bound == attr.bounds.data() ? "" : " and", words_of(bound.limit).words,
+                          bound.than);
     if (attr.name == def.random_key) text += " (random)";
     if (attr.name == def.token_group) text += " (together)";
     out.push_back(text);
@@ -185,6 +236,12 @@ std::string meaning_cell(const OpDef& def) {
   std::string out = doc_of(def);
   if (*def.training_only != '\0')
     out += fmt::format(". In training alone: else {} = {}", def.out[0].name, def.training_only);
+  if (*def.sizes != '\0') {
+    std::vector<std::string> sizes;
+    for (const SizeLimit& limit : def.size_limits)
+      sizes.push_back(fmt::format("{} {} {}", limit.letter, words_of(limit.limit).words, limit.than));
+    out += fmt::format(". Sizes: {}", fmt::join(sizes, ", "));
+  }
   return cell(out);
 }
 

@@ -2,6 +2,7 @@
 -- attention in a layer is the model's own. Names are those of Hugging Face's checkpoints.
 local core = require "tenon.core"
 local s = require "tenon.schema"
+local attr = require("tenon.graph").attr
 local nn = require("tenon.nn").functions
 
 local decoder = {}
@@ -15,10 +16,10 @@ local common = {
   width = s.required(size),
   vocab = s.required(size),
   ffn = s.optional(size),
-  theta = s.default(s.number { above = 0 }, 10000.0),
-  dropout = s.default(s.number { min = 0, below = 1 }, 0.0),
+  theta = s.default(attr("rope", "theta"), 10000.0),
+  dropout = s.default(attr("dropout", "p"), 0.0),
   tied = s.default(s.boolean, false),
-  eps = s.default(s.number { above = 0 }, 1e-5),
+  eps = s.default(attr("rmsnorm", "eps"), 1e-5),
   std = s.default(s.number { min = 0 }, 0.02),
 }
 

@@ -1,6 +1,7 @@
 -- GPT-2: learned positions, pre-norm blocks with biases, tied head. Names are those of Hugging Face's
 -- checkpoints, with q, k and v as parameters of their own.
 local s = require "tenon.schema"
+local attr = require("tenon.graph").attr
 local nn = require("tenon.nn").functions
 
 local size = s.count { min = 1 }
@@ -12,9 +13,9 @@ local fields = {
   vocab = s.required(size),
   context = s.required(size),
   ffn = s.optional(size),
-  dropout = s.default(s.number { min = 0, below = 1 }, 0.0),
+  dropout = s.default(attr("dropout", "p"), 0.0),
   tied = s.default(s.boolean, true),
-  eps = s.default(s.number { above = 0 }, 1e-5),
+  eps = s.default(attr("layernorm", "eps"), 1e-5),
   std = s.default(s.number { min = 0 }, 0.02),
 }
 

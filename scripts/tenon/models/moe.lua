@@ -2,6 +2,7 @@
 -- `top_k` among `experts` SwiGLU networks for each token.
 local s = require "tenon.schema"
 local decoder = require "tenon.models.decoder"
+local attr = require("tenon.graph").attr
 local nn = require("tenon.nn").functions
 
 local size = s.count { min = 1 }
@@ -12,7 +13,7 @@ local own = {
   capacity_factor = s.default(s.number { above = 0 }, 1.25),
   group = s.default(size, 64),
   renormalise = s.default(s.boolean, true),
-  aux = s.default(s.number { min = 0 }, 0.01),
+  aux = s.default(attr("route_topk", "aux"), 0.01),
   every = s.default(size, 1),
 }
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <span>
 #include <string>
@@ -78,11 +80,15 @@ class Problem {
   void bind_dims(const Operand& operand, const std::string& place, const Shape& shape);
   void bind_attrs(const tenon_kernel_desc& desc);
   void check_flags(const tenon_kernel_desc& desc);
+  void check_range(const std::string& attr, double value, std::string_view limit) const;
+  int64_t noted_size(const std::string& note) const;
+  void check_noted(const char* text, const char* role) const;
+  void check_sizes() const;
   void check_kind() const;
-  void check_routing() const;
   void check_slice() const;
   void check_concat() const;
   const Dims* bound(std::string_view dim) const;
+  int64_t named(const std::string& word) const;
   [[noreturn]] void fail(tenon_code code, const std::string& message) const;
 
   const Signature* signature_ = nullptr;
@@ -142,6 +148,7 @@ inline std::string Shape::text() const { return dtype_name(dtype) + detail::text
 struct Problem::Operand {
   std::string name, dtype = "float";
   std::vector<std::string> dims;
+  std::vector<std::string> notes;  // of each dim: "" or what stands behind its "=": "experts", "s/group"
   bool repeats = false, free_dims = false;
 
   explicit Operand(std::string_view text) {
@@ -149,7 +156,11 @@ struct Problem::Operand {
     if (repeats) text.remove_prefix(1);
     const size_t open = text.find('['), close = text.find(']');
     name = std::string(text.substr(0, open));
-    dims = detail::split(text.substr(open + 1, close - open - 1), ' ');
+    for (const std::string& word : detail::split(text.substr(open + 1, close - open - 1), ' ')) {
+      const size_t equals = std::min(word.find('='), word.size());
+      dims.push_back(word.substr(0, equals));
+      notes.push_back(equals < word.size() ? word.substr(equals + 1) : "");
+    }
     free_dims = dims.size() == 1 && dims[0] == "?";
     if (const auto rest = detail::split(text.substr(close + 1), ' '); !rest.empty()) dtype = rest[0];
   }
@@ -166,6 +177,9 @@ inline Problem::Problem(const tenon_kernel_desc& desc) {
   if (dtype_ == UINT32_MAX) dtype_ = TENON_F64;
   bind_attrs(desc);
   check_flags(desc);
+  check_sizes();
+  check_noted(signature_->inputs, "input");
+  check_noted(signature_->outputs, "output");
   check_kind();
 }
 
@@ -267,9 +281,46 @@ inline void Problem::bind_attrs(const tenon_kernel_desc& desc) {
     if (!integer && (words[1] == "int" || found->kind != TENON_FLOAT)) {
       fail(TENON_E_ARGUMENT, "attribute '" + words[0] + "' must be " + words[1]);
     }
+    for (size_t i = 2; i < words.size(); ++i)
+      check_range(words[0], integer ? static_cast<double>(found->i) : found->f, words[i]);
     attrs_.emplace_back(words[0], *found);
     attrs_.back().second.key = nullptr;
   }
+}
+
+namespace detail {
+
+// A limit of a value as signatures write it, ">=1": what must hold, and what it is called.
+struct Limit {
+  const char* sign;
+  const char* words;
+  bool (*holds)(double value, double than);
+};
+inline constexpr Limit kLimits[] = {
+    {">=", "at least", [](double value, double than) { return value >= than; }},
+    {"<=", "at most", [](double value, double than) { return value <= than; }},
+    {">", "above", [](double value, double than) { return value > than; }},
+    {"<", "below", [](double value, double than) { return value < than; }},
+    {"%", "divisible by", [](double value, double than) { return std::fmod(value, than) == 0; }}};
+
+inline const Limit& limit_of(std::string_view text) {
+  return *std::ranges::find_if(kLimits, [text](const Limit& limit) { return text.starts_with(limit.sign); });
+}
+
+inline std::string text_of(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+
+}  // namespace detail
+
+inline void Problem::check_range(const std::string& attr, double value, std::string_view limit) const {
+  const detail::Limit& must = detail::limit_of(limit);
+  const std::string than(limit.substr(std::strlen(must.sign)));
+  if (must.holds(value, std::stod(than))) return;
+  fail(TENON_E_ARGUMENT,
+       "attribute '" + attr + "' = " + detail::text_of(value) + " must be " + must.words + " " + than);
 }
 
 inline void Problem::check_flags(const tenon_kernel_desc& desc) {
@@ -284,59 +335,57 @@ inline void Problem::check_flags(const tenon_kernel_desc& desc) {
   }
 }
 
+// A number, or the size of a dim, or the value of an attribute.
+inline int64_t Problem::named(const std::string& word) const {
+  if (word.find_first_not_of("0123456789") == std::string::npos) return std::stoll(word);
+  return bound(word) != nullptr ? size(word) : integer(word);
+}
+
+inline void Problem::check_sizes() const {
+  for (const std::string& text : detail::split(signature_->sizes, ',')) {
+    const size_t sign = text.find_first_of("<>%");
+    const detail::Limit& must = detail::limit_of(std::string_view(text).substr(sign));
+    const std::string dim = text.substr(0, sign), than = text.substr(sign + std::strlen(must.sign));
+    const int64_t value = size(dim), limit = named(than);
+    if (must.holds(static_cast<double>(value), static_cast<double>(limit))) continue;
+    const std::string shown = std::to_string(limit);
+    fail(TENON_E_ARGUMENT, "size " + dim + " = " + std::to_string(value) + " must be " + must.words + " " +
+                               (than == shown ? shown : than + " = " + shown));
+  }
+}
+
+// What a note says of a dim's size: an attribute's value, "experts", or how many parts a size has, "s/group".
+inline int64_t Problem::noted_size(const std::string& note) const {
+  const size_t slash = note.find('/');
+  if (slash == std::string::npos) return integer(note);
+  const std::string whole = note.substr(0, slash), part = note.substr(slash + 1);
+  if (size(whole) % integer(part) == 0) return size(whole) / integer(part);
+  fail(TENON_E_ARGUMENT, "size " + whole + " = " + std::to_string(size(whole)) + " must be divisible by " +
+                             part + " = " + std::to_string(integer(part)));
+}
+
+inline void Problem::check_noted(const char* text, const char* role) const {
+  const auto parts = detail::split(text, ',');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Operand operand(parts[i]);
+    for (size_t d = 0; d < operand.dims.size(); ++d) {
+      if (operand.notes[d].empty()) continue;
+      const int64_t wanted = noted_size(operand.notes[d]), found = size(operand.dims[d]);
+      if (found == wanted) continue;
+      fail(TENON_E_ARGUMENT, std::string(role) + " " + std::to_string(i) + " (" + operand.name +
+                                 "): " + operand.dims[d] + " = " + operand.notes[d] + " must be " +
+                                 std::to_string(wanted) + ", got " + std::to_string(found));
+    }
+  }
+}
+
 inline void Problem::check_kind() const {
-  if (kind() == "rope" && size("d") % 2 != 0) {
-    fail(TENON_E_ARGUMENT, "input 0 (x): the last dim must be even, got " + inputs_[0].text());
-  }
-  if (kind() == "rope" && !(number("theta") > 0)) {
-    fail(TENON_E_ARGUMENT, "attribute 'theta' must be above 0, got " + std::to_string(number("theta")));
-  }
-  if (kind() == "dropout" && !(number("p") >= 0 && number("p") < 1)) {
-    fail(TENON_E_ARGUMENT, "attribute 'p' must be in [0, 1), got " + std::to_string(number("p")));
-  }
-  if (kind() == "cross_entropy" && size("v") == 0) {
-    fail(TENON_E_ARGUMENT, "input 0 (logits): the vocabulary is empty in " + inputs_[0].text());
-  }
-  if (kind().starts_with("linear_cross_entropy") && size("v") == 0) {
-    fail(TENON_E_ARGUMENT, "input 1 (w): the vocabulary is empty in " + inputs_[1].text());
-  }
   if (kind() == "sqnorm_chunks" &&
       (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
     fail(TENON_E_ARGUMENT, "output 0 (y) must have one element for each chunk of the input");
   }
-  if (signature_->attrs == std::string_view("group int") || kind().starts_with("route_topk") ||
-      kind() == "dispatch") {
-    check_routing();
-  }
   if (kind() == "slice") check_slice();
   if (kind() == "concat") check_concat();
-}
-
-// Tokens are routed in groups; what an attribute says about a size must be that size.
-inline void Problem::check_routing() const {
-  const int64_t group = integer("group"), seq = size("s");
-  if (group < 1 || seq % group != 0) {
-    fail(TENON_E_ARGUMENT, "attribute 'group' = " + std::to_string(group) + " must divide the sequence of " +
-                               std::to_string(seq) + " tokens");
-  }
-  const auto same = [this](const char* what, int64_t said, int64_t found) {
-    if (said == found) return;
-    fail(TENON_E_ARGUMENT,
-         std::string(what) + " must be " + std::to_string(said) + ", got " + std::to_string(found));
-  };
-  if (bound("n") != nullptr) same("the number of routing groups", seq / group, size("n"));
-  if (kind() == "dispatch") {
-    same("the number of experts", integer("experts"), size("e"));
-    same("the number of slots", integer("capacity"), size("c"));
-  }
-  if (kind() == "route_topk") {
-    same("the number of choices", integer("k"), size("k"));
-    if (integer("capacity") < 1) fail(TENON_E_ARGUMENT, "attribute 'capacity' must be at least 1");
-  }
-  if (kind().starts_with("route_topk") && (size("k") < 1 || size("k") > size("e"))) {
-    fail(TENON_E_ARGUMENT, std::to_string(size("k")) + " choices are not possible with " +
-                               std::to_string(size("e")) + " experts");
-  }
 }
 
 inline void Problem::check_slice() const {
