@@ -38,7 +38,7 @@ class ClassEmitter {
         const auto send_on = [&](ValueId id) { return send(id, builder().microbatch()); };
         TENON_CHECK(mine_.run(std::span(rows).subspan(visit.first, visit.end - visit.first), send_on));
       } else {
-        const auto because = builder().because(why_of_stage(visit.value));
+        const auto because = builder().because(why_of_stage(visit.value, mine_.index()));
         TENON_TRY(const Operand here, mine_.expect(visit.value, visit.microbatch));
         receive(visit.from, here, phase_of(visit.value), visit.microbatch);
       }
@@ -48,9 +48,10 @@ class ClassEmitter {
 
   // A value that other stages read, to each class that does not have it yet.
   Status send(ValueId id, int microbatch) {
-    const auto because = builder().because(why_of_stage(id));
-    for (int reader : readers_of(context_.stages, context_.rows, id, mine_.index()))
+    for (int reader : readers_of(context_.stages, context_.rows, id, mine_.index())) {
+      const auto because = builder().because(why_of_stage(id, reader));
       builder().send(pipeline_, reader, mine_.at(id, microbatch), phase_of(id));
+    }
     return {};
   }
 
@@ -59,8 +60,12 @@ class ClassEmitter {
     builder().recv(pipeline_, from, to, phase);
   }
 
-  Why why_of_stage(ValueId id) const {
-    return {Why::Because::stage, false, context_.joint.graph.value(id).producer, id};
+  // `reader`: the class that gets it.
+  Why why_of_stage(ValueId id, int reader) const {
+    const std::vector<int>& stages = context_.stages.readers[id];
+    const auto first = std::ranges::find_if(
+        stages, [&](int stage) { return context_.rows.owner[static_cast<size_t>(stage)] == reader; });
+    return {Why::Because::stage, false, context_.joint.graph.value(id).producer, id, *first};
   }
   Phase phase_of(ValueId id) const {
     return context_.joint.graph.op(context_.joint.graph.value(id).producer).phase;

@@ -69,6 +69,7 @@ struct Why {
   bool tree = false;      // a step of a sum in the fixed order of exact mode
   OpId op = kNone;        // op, stage: the op itself; the one that makes the value
   ValueId value = kNone;  // gradient, gather, norm, update, tied: a bucket's first parameter
+  int stage = -1;         // stage: the first that reads it of those that the receiving rank holds
 };
 
 struct Instr {

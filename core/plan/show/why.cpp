@@ -341,11 +341,11 @@ class Explainer {
     const Op& maker = graph_.op(instr_.why.op);
     out_.value =
         fmt::format("{} {}{}, here {}", value.name, name_of(value.dtype), text(value.dims), shape_here());
-    const auto elsewhere = [&](const Op& op) {
-      return op.stage != maker.stage && op.phase != Phase::step &&
+    const auto reads = [&](const Op& op) {
+      return op.stage == instr_.why.stage && op.phase != Phase::step &&
              std::ranges::count(op.in, instr_.why.value) > 0;
     };
-    const auto reader = std::ranges::find_if(graph_.ops(), elsewhere);
+    const auto reader = std::ranges::find_if(graph_.ops(), reads);
     name_op(*reader);
     const std::string placement = placement_text(graph_, program_.mesh, instr_.why.value);
     out_.had = fmt::format("{} on stage {}", placement, maker.stage);

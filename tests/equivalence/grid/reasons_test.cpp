@@ -265,20 +265,44 @@ struct Asked {
   Mesh mesh;
 };
 
-Asked compile_case(const Case& c, bool exact) {
+Asked compile_document(const Json& document, int64_t world) {
   PluginRegistry registry(test_registry());
-  Json document = together(c, "none");
-  if (exact) document = in_f32(document, true);
   const Recipe recipe = read_recipe(document).value();
   const PluginSet plugins = load_plugins(registry, recipe).value();
   Asked out;
-  out.mesh = resolve_mesh(recipe.mesh, c.world()).value();
+  out.mesh = resolve_mesh(recipe.mesh, world).value();
   const CompileOptions options = compile_options(recipe, plugins, out.mesh).value();
   auto compiled = compile(recipe, ProgramKind::train, options);
   if (!compiled.ok()) return out;  // exact mode refuses some
   out.programs = std::move(compiled->programs);
   out.graphs = graphs_of(recipe, options);
   return out;
+}
+
+Asked compile_case(const Case& c, bool exact) {
+  const Json document = together(c, "none");
+  return compile_document(exact ? in_f32(document, true) : document, c.world());
+}
+
+// Every layer adds what the embedding gave: three stages read one value.
+Json with_skips(Json document) {
+  Json ops = Json::array();
+  for (Json op : document["model"]["ops"]) {
+    if (!op.contains("repeat")) {
+      ops.push_back(op);
+      continue;
+    }
+    const Json entry = op["carry"][0][0];
+    ops.push_back({{"op", "add"}, {"in", {entry, entry}}, {"out", {"every"}}});
+    for (Json& inner : op["ops"])
+      for (Json& name : inner["in"])
+        if (name == entry) name = "with_skip";
+    op["ops"].insert(op["ops"].begin(),
+                     Json{{"op", "add"}, {"in", {entry, "every"}}, {"out", {"with_skip"}}});
+    ops.push_back(op);
+  }
+  document["model"]["ops"] = ops;
+  return document;
 }
 
 // Nothing is named after the collectives that moved it.
@@ -321,7 +345,40 @@ void expect_partial_sums(const Program& program, const Instr& instr, const Joint
   }
 }
 
-int expect_true_answers(const Program& program, const JointGraph& joint) {
+// Of each class of ranks the stages that its rows are of.
+std::vector<std::set<int>> stages_of(const std::vector<Program>& programs) {
+  std::vector<std::set<int>> out;
+  for (const Program& program : programs) {
+    std::set<int>& stages = out.emplace_back();
+    for (const Instr& instr : program.instrs)
+      if (instr.microbatch >= 0 && !is_transfer(instr) && instr.phase != Phase::step)
+        stages.insert(instr.stage);
+  }
+  return out;
+}
+
+// "S(batch)@dp on stage 2": 2.
+int stage_in(const std::string& text) { return std::stoi(text.substr(text.rfind(' ') + 1)); }
+
+// A transfer between stages: an op of the sender's stage makes the value, one of the receiver's reads it.
+void expect_stages(const Program& program, const Instr& instr, const JointGraph& joint,
+                   const WhyRecord& record, const std::vector<std::set<int>>& stages) {
+  const bool sends = instr.kind == "send";
+  const auto here = static_cast<size_t>(program.class_index), there = static_cast<size_t>(instr.peer);
+  const int made = stage_in(record.had), read = stage_in(record.wanted);
+  EXPECT_TRUE(stages[sends ? here : there].contains(made));
+  EXPECT_TRUE(stages[sends ? there : here].contains(read));
+  const ValueId id = instr.why.value;
+  const Graph& graph = joint.graph;
+  EXPECT_EQ(graph.op(graph.value(id).producer).stage, made);
+  EXPECT_TRUE(std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    return op.stage == read && op.phase != Phase::step && std::ranges::count(op.in, id) > 0 &&
+           record.because.starts_with(std::string(op.def->kind) + " on stage " + std::to_string(read));
+  }));
+}
+
+int expect_true_answers(const Program& program, const JointGraph& joint,
+                        const std::vector<std::set<int>>& stages) {
   const RecipeSource source{[](const std::string& pointer) { return pointer; }, {}};
   std::map<std::tuple<Where, Where, std::set<Move>>, bool> led;  // asked once for equal ones
   int transfers = 0;
@@ -346,6 +403,7 @@ int expect_true_answers(const Program& program, const JointGraph& joint) {
     if (because == Why::Because::stage || because == Why::Because::output) {
       EXPECT_EQ(had, wanted);
       EXPECT_NE(record.had, record.wanted);
+      if (because == Why::Because::stage) expect_stages(program, instr, joint, record, stages);
       continue;
     }
     const std::set<Move> moves = moves_of(program, instr);
@@ -372,11 +430,36 @@ TEST_P(Reasons, are_true) {
     Judge(asked.graphs.joint->graph, asked.mesh).run();
     int transfers = 0;
     for (const Program& program : asked.programs)
-      transfers += expect_true_answers(program, *asked.graphs.joint);
+      transfers += expect_true_answers(program, *asked.graphs.joint, stages_of(asked.programs));
     EXPECT_TRUE(transfers > 0 || GetParam().world() == 1);
     const RecipeSource source{[](const std::string& pointer) { return pointer; }, {}};
     for (const GraphStage stage : {GraphStage::model, GraphStage::placed, GraphStage::joint})
       EXPECT_EQ(text(asked.graphs, stage, asked.mesh, source).find('|'), std::string::npos);
+  }
+}
+
+TEST(ReasonsOfSkips, are_true_where_several_stages_read_a_value) {
+  for (const Pipeline& pipeline : {Pipeline{3, 1, "1f1b"}, Pipeline{2, 2, "interleaved"}}) {
+    Case c;
+    c.model = "llama";
+    c.layers = 4;
+    c.pipeline = pipeline;
+    c.microbatches = 4;
+    c.optimizer = "sgd";
+    c.order = {"pp"};
+    const Asked asked = compile_document(with_skips(together(c, "none")), c.world());
+    ASSERT_EQ(asked.programs.size(), static_cast<size_t>(pipeline.ranks));
+    std::set<std::pair<int, std::string>> answers;  // of what the first rank sends: to whom, and why
+    const RecipeSource source{[](const std::string& pointer) { return pointer; }, {}};
+    const Program& first = asked.programs[0];
+    for (InstrId id = 0; id < first.instrs.size(); ++id) {
+      const WhyRecord record = why(first, id, *asked.graphs.joint, source, Machine{});
+      if (first.instrs[id].kind == "send" && record.value.starts_with("every"))
+        answers.emplace(first.instrs[id].peer, record.wanted);
+    }
+    EXPECT_EQ(answers.size(), static_cast<size_t>(pipeline.ranks - 1));
+    for (const Program& program : asked.programs)
+      EXPECT_GT(expect_true_answers(program, *asked.graphs.joint, stages_of(asked.programs)), 0);
   }
 }
 
