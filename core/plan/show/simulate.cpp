@@ -1,28 +1,15 @@
 #include "plan/show/simulate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 
 #include "plan/show/spans.h"
+#include "plan/show/transfer_cost.h"
 
 namespace tenon {
 namespace {
 
 constexpr double kUnknown = -1;
-
-// Rings for collectives: each of n members sends n - 1 parts (all_reduce twice as many).
-double transfer_seconds(const Program& program, const Instr& instr, const Machine& machine) {
-  const auto n = static_cast<double>(program.mesh.size(instr.axes));
-  const auto bytes = static_cast<double>(bytes_of(instr));
-  const TransferKind kind = transfer_of(instr);
-  if (is_one_way(kind) || kind == TransferKind::permute)
-    return machine.link_latency + bytes / machine.link_bytes;
-  if (kind == TransferKind::broadcast)
-    return std::ceil(std::log2(std::max(n, 1.0))) * machine.link_latency + bytes / machine.link_bytes;
-  const double turns = kind == TransferKind::all_reduce ? 2 * (n - 1) : n - 1;
-  return turns * (machine.link_latency + bytes / n / machine.link_bytes);
-}
 
 // A class's list, run as far as the other classes let it.
 class Runner {
@@ -193,7 +180,10 @@ class World {
 }  // namespace
 
 double seconds_of(const Program& program, const Instr& instr, const Machine& machine) {
-  if (instr.lane != 0) return transfer_seconds(program, instr, machine);
+  if (instr.lane != 0) {
+    const TransferCost cost = cost_of_transfer(program, instr);
+    return cost.turns * machine.link_latency + cost.passed / machine.link_bytes;
+  }
   const auto bytes = static_cast<double>(bytes_of(instr));
   return machine.launch + std::max(instr.flops / machine.flops, bytes / machine.memory_bytes);
 }

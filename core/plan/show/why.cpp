@@ -8,6 +8,7 @@
 #include "graph/ops.h"
 #include "plan/show/sentences.h"
 #include "plan/show/spans.h"
+#include "plan/show/transfer_cost.h"
 
 namespace tenon {
 namespace {
@@ -30,22 +31,6 @@ const char* phase_word(Phase phase) {
 
 std::string operand_text(const Operand& operand) {
   return fmt::format("{} {}[{}]", operand.name, name_of(operand.dtype), fmt::join(operand.dims, " "));
-}
-
-// What a rank sends, beside the bytes that it is a share of: a ring, or all members' parts straight.
-struct Sent {
-  double share;
-  const char* formula;
-};
-
-Sent sent_of(const Instr& instr, double n) {
-  switch (transfer_of(instr)) {
-    case TransferKind::send:
-    case TransferKind::permute: return {1, "all of it to one rank"};
-    case TransferKind::recv: return {0, "nothing: it receives"};
-    case TransferKind::all_reduce: return {2 * (n - 1) / n, "2 (n-1)/n of its bytes, n = {}"};
-    default: return {(n - 1) / n, "(n-1)/n of its bytes, n = {}"};
-  }
 }
 
 class Explainer {
@@ -93,10 +78,9 @@ class Explainer {
     out_.flops = instr_.flops;
     out_.seconds = seconds_of(program_, instr_, machine);
     if (!moves()) return;
-    const auto n = static_cast<double>(program_.mesh.size(instr_.axes));
-    const Sent sent = sent_of(instr_, n);
-    out_.sends = static_cast<uint64_t>(std::llround(sent.share * static_cast<double>(out_.bytes)));
-    out_.formula = fmt::format(fmt::runtime(sent.formula), n);
+    TransferCost cost = cost_of_transfer(program_, instr_);
+    out_.sends = static_cast<uint64_t>(std::llround(cost.sends));
+    out_.formula = std::move(cost.told);
   }
 
   void explain() {

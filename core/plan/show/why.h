@@ -39,7 +39,7 @@ struct WhyRecord {
   std::vector<Involved> strategies;
   std::vector<std::string> fused;  // ops, with their places
   uint64_t bytes = 0;              // that it reads and writes, or moves, on one rank
-  uint64_t sends = 0;              // transfers: what one rank sends to the others
+  uint64_t sends = 0;              // transfers: what one rank of the program sends to others
   std::string formula;             // of `sends`
   double seconds = 0, flops = 0;
 };

@@ -359,7 +359,10 @@ void Traffic::of_numbers() {
     if (last && shares_tokens) all_reduce({axis}, Phase::step, 2 * kNumber);
   }
   if (classes_ == 1) return;
-  share({"pp"}, Phase::step, 2 * kNumber);
+  // The last stage tells all others, down a tree: members count from it.
+  const int64_t member = last ? 0 : klass_ + 1;
+  for (int64_t to = 1; (member & to) == 0 && member + to < classes_; to *= 2)
+    add("pp", Phase::step, 2 * kNumber);
   all_reduce({"pp"}, Phase::step, kNumber);
 }
 

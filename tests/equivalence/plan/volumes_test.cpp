@@ -2,24 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "plan/show/transfer_cost.h"
 #include "strategy_programs.hpp"
 #include "traffic.h"
 
 namespace tenon::test {
 namespace {
-
-// Bytes that a member of a transfer sends with the usual algorithms: a ring, or all members' parts straight.
-double sent(const Program& program, const Instr& instr) {
-  const auto n = static_cast<double>(program.mesh.size(instr.axes));
-  const double bytes = static_cast<double>((instr.kind == "all_gather" ? instr.out
-                                            : instr.in.empty()         ? instr.out
-                                                                       : instr.in)[0]
-                                               .bytes());
-  if (instr.kind == "all_reduce") return 2 * (n - 1) / n * bytes;
-  if (instr.kind == "permute" || instr.kind == "send") return bytes;
-  if (instr.kind == "recv") return 0;
-  return (n - 1) / n * bytes;
-}
 
 struct Strategy {
   const char* words;
@@ -86,7 +74,7 @@ TEST_P(Volume, of_each_lane_and_phase_is_what_the_sizes_say) {
       for (Phase phase : {Phase::forward, Phase::input_grad, Phase::weight_grad, Phase::step}) {
         double bytes = 0;
         for (const Instr& instr : program.instrs)
-          if (instr.lane == lane && instr.phase == phase) bytes += sent(program, instr);
+          if (instr.lane == lane && instr.phase == phase) bytes += cost_of_transfer(program, instr).sends;
         EXPECT_DOUBLE_EQ(bytes, traffic.bytes(program.lanes[lane], phase))
             << "class " << program.class_index << ", lane " << program.lanes[lane] << ", phase "
             << name_of(phase);
