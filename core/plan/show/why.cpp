@@ -218,16 +218,20 @@ class Explainer {
     std::string text;  // "'a' to 'b' (8 parameters)"
   };
 
-  Bucket name_bucket() {
-    const Value& first = graph_.value(instr_.why.value);
+  Bucket bucket_of(ValueId param) const {
+    const Value& first = graph_.value(param);
     const auto info = std::ranges::find(program_.params, first.name, &TensorInfo::name);
     Bucket out{&program_.layouts[info->layout], fmt::format("'{}'", first.name)};
     const auto& leaves = out.layout->leaves;
     if (leaves.size() > 1)
       out.text = fmt::format("'{}' to '{}' ({} parameters)", first.name,
                              program_.params[leaves.back().param].name, leaves.size());
-    out_.place = source_.place(first.pointer);
     return out;
+  }
+
+  Bucket name_bucket() {
+    out_.place = source_.place(graph_.value(instr_.why.value).pointer);
+    return bucket_of(instr_.why.value);
   }
 
   ValueId gradient_value() const {
@@ -241,8 +245,9 @@ class Explainer {
                                [&](AxisId axis) { return std::ranges::count(layout.axes, axis) > 0; });
   }
 
-  void involve_storage() {
-    const Storage& storage = graph_.value(instr_.why.value).storage;
+  void involve_storage() { involve_storage(instr_.why.value); }
+  void involve_storage(ValueId param) {
+    const Storage& storage = graph_.value(param).storage;
     if (storage.level == 0) return;
     static constexpr const char* kWhat[] = {"", "optimizer state", "optimizer state and gradients",
                                             "optimizer state, gradients and parameters"};
@@ -307,12 +312,37 @@ class Explainer {
       out_.because = "each stage has the squares of its own gradients, and the norm is of all";
       return involve_pipeline();
     }
-    const Bucket bucket = name_bucket();
+    out_.place = source_.place(graph_.value(instr_.why.value).pointer);
+    std::string named;  // a bucket for each reason
+    const std::vector<ValueId> buckets = normed_buckets();
+    size_t count = 0;
+    for (ValueId param : buckets) {
+      const size_t known = out_.strategies.size();
+      const Bucket bucket = bucket_of(param);
+      for (AxisId axis : instr_.axes) involve(origin_of(param, axis));
+      if (cut_here(*bucket.layout)) involve_storage(param);
+      if (!named.empty() && out_.strategies.size() == known) continue;
+      named += (named.empty() ? "" : ", of ") + bucket.text;
+      ++count;
+    }
     out_.because =
         fmt::format("each rank has the squares of its part of the gradients of {}{}, and the norm is of all",
-                    bucket.text, bucket.layout->leaves.size() > 1 ? " and their like" : "");
-    for (AxisId axis : instr_.axes) involve(origin_of(instr_.why.value, axis));
-    if (cut_here(*bucket.layout)) involve_storage();
+                    named, count < buckets.size() ? " and their like" : "");
+  }
+
+  // The first parameters of the buckets whose squares this instruction sums: kernels left these in what it
+  // moves. A step of exact mode's sum moves copies, of which it knows the first bucket alone.
+  std::vector<ValueId> normed_buckets() const {
+    std::vector<ValueId> out;
+    const Operand& moved = moved_operand(instr_);
+    for (const Instr& other : program_.instrs) {
+      if (other.kind != "norms") continue;
+      const Operand& left = other.out.front();
+      if (left.buffer == moved.buffer && left.offset >= moved.offset &&
+          left.offset < moved.offset + moved.bytes())
+        out.push_back(other.why.value);
+    }
+    return out.empty() ? std::vector{instr_.why.value} : out;
   }
 
   void involve_pipeline() {

@@ -463,6 +463,31 @@ TEST(ReasonsOfSkips, are_true_where_several_stages_read_a_value) {
   }
 }
 
+// One sum of squared norms is of buckets that different strategies cut.
+TEST(ReasonsOfNorms, name_all_who_cut_what_is_summed) {
+  Case c;
+  c.model = "moe";
+  c.data.inner = 2;
+  c.zero.stage = 2;
+  c.experts = "dp";
+  c.optimizer = "adamw";
+  c.order = {"dp"};
+  const Asked asked = compile_document(together(c, "none"), c.world());
+  ASSERT_EQ(asked.programs.size(), 1u);
+  const Program& program = asked.programs[0];
+  const RecipeSource source{[](const std::string& pointer) { return pointer; }, {}};
+  std::set<std::set<std::string>> named;  // by each sum
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    const Instr& instr = program.instrs[id];
+    if (instr.why.because != Why::Because::norm || !is_transfer(instr)) continue;
+    const WhyRecord record = why(program, id, *asked.graphs.joint, source, Machine{});
+    std::set<std::string> strategies;
+    for (const Involved& involved : record.strategies) strategies.insert(involved.id);
+    named.insert(strategies);
+  }
+  EXPECT_TRUE(named.contains({"parallel/expert", "parallel/zero"}));
+}
+
 std::vector<Case> some_cases() {
   std::vector<Case> out = shuffled();
   out.resize(std::min(out.size(), kCases));
