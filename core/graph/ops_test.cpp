@@ -113,7 +113,7 @@ TEST(OpTableTest, AttributesOfACutOpAreKept) {
 // Every operand of a part is the row's or an earlier part's, and all of the row's outputs are made.
 TEST(OpTableTest, PartsMakeWhatTheirRowPromises) {
   for (const OpDef& def : op_table()) {
-    if (def.use == OpUse::fused) EXPECT_GT(def.made_of.size(), 1u) << def.kind;
+    EXPECT_TRUE(def.use != OpUse::fused || def.made_of.size() > 1) << def.kind;
     std::set<std::string> there;
     for (const OperandDef& operand : def.in) there.insert(operand.name);
     for (const PartDef& part : def.made_of) {
@@ -125,6 +125,11 @@ TEST(OpTableTest, PartsMakeWhatTheirRowPromises) {
       there.insert(part.out.begin(), part.out.end());
     }
     if (def.made_of.empty()) continue;
+    for (const AttrDef& attr : def.attr_defs) {
+      EXPECT_TRUE(std::ranges::any_of(
+          def.made_of, [&](const PartDef& part) { return has_attr(*find_kind(part.kind), attr.name); }))
+          << def.kind << ": " << attr.name;
+    }
     for (const OperandDef& operand : def.out)
       EXPECT_TRUE(there.contains(operand.name)) << def.kind << ": " << operand.name;
   }

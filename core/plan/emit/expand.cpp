@@ -5,10 +5,14 @@
 namespace tenon {
 namespace {
 
+// A part of `like`, with those of its attributes that the part's kind has.
 Instr kernel(const ProgramBuilder& builder, const Instr& like, const char* kind, std::vector<Operand> in,
              std::vector<Operand> out) {
   Instr instr = builder.begin(kind, like.phase);
   instr.layer = like.layer;
+  for (const AttrDef& attr : find_kind(kind)->attr_defs) {
+    if (const auto it = like.attrs.find(attr.name); it != like.attrs.end()) instr.attrs.insert(*it);
+  }
   instr.in = std::move(in);
   instr.out = std::move(out);
   return instr;
@@ -32,7 +36,7 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
   const Operand& lse = output(instr, "lse");
   const Operand mine = scratch_like(builder, lse, ".part"), picked = scratch_like(builder, lse, ".picked");
   Instr shard = kernel(builder, instr, "cross_entropy_shard", {logits, targets}, {mine, picked});
-  shard.attrs = shard_attrs(*find_kind(shard.kind), instr.attrs);
+  shard.attrs["start"] = int64_t{0};
   shard.axes = axes;
   shard.offset_step = logits.dims.back();
   builder.push(std::move(shard));
@@ -75,7 +79,7 @@ Block next_block(ProgramBuilder& builder, const Block& block, const std::vector<
 }
 
 void emit_ring(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& axes) {
-  instr.kind = "attention";
+  instr.kind = find_op(instr.kind)->computes;
   const int64_t n = builder.mesh().size(axes);
   Block block = Block::of(instr);
   for (int64_t i = 0; i < n; ++i) {
@@ -97,7 +101,7 @@ void emit_ring(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& 
 
 // The gradients of a block travel with it: each rank adds its share, and the last shift brings them home.
 void emit_ring_dgrad(ProgramBuilder& builder, Instr instr, const std::vector<AxisId>& axes) {
-  instr.kind = "attention_dgrad";
+  instr.kind = find_op(instr.kind)->computes;
   const int64_t n = builder.mesh().size(axes);
   if (n == 1) return builder.push(std::move(instr));
   Block block = Block::of(instr);
