@@ -55,8 +55,8 @@ Result<Summary> summarise(const Checkpoint& from, const std::string& name) {
   const auto& tensors = from.manifest().tensors;
   const auto it = tensors.find(name);
   if (it == tensors.end()) {
-    return Error{"C012", "no tensor '" + name + "'", from.directory(), "tenon checkpoint lists the names",
-                 TENON_E_ARGUMENT};
+    return Error{"C012", "no tensor '" + name + "'", from.directory(),
+                 "tenon checkpoint " + from.directory() + " lists the names", TENON_E_ARGUMENT};
   }
   const checkpoint::Tensor& tensor = it->second;
   if (tensor.dtype != TENON_F32 && tensor.dtype != TENON_F64) {
