@@ -10,11 +10,11 @@
 namespace tenon {
 namespace {
 
-using Window = std::span<const Instr* const>;  // neighbours on the compute lane
+using Neighbours = std::span<const Instr* const>;  // neighbours on the compute lane
 
-// The one instruction of a kind that does what the window does; none where the operands are not connected as
-// it needs.
-using Merge = std::optional<Instr> (*)(const OpDef& kind, Window);
+// The one instruction of a kind that does what its neighbours do; none where the operands are not connected
+// as it needs.
+using Merge = std::optional<Instr> (*)(const OpDef& kind, Neighbours);
 
 struct Rule {
   std::vector<std::string> parts;
@@ -34,8 +34,8 @@ Instr begin(const OpDef& kind, const Instr& like) {
 bool same(const Operand& a, const Operand& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
 // z = x + y and the norm of z. Both are results: the residual stream goes on with z.
-std::optional<Instr> add_norm(const OpDef& kind, Window window) {
-  const Instr &add = *window[0], &norm = *window[1];
+std::optional<Instr> add_norm(const OpDef& kind, Neighbours these) {
+  const Instr &add = *these[0], &norm = *these[1];
   if (!same(output(add, "z"), input(norm, "x"))) return std::nullopt;
   Instr out = norm;
   out.kind = kind.kind;
@@ -48,8 +48,8 @@ std::optional<Instr> add_norm(const OpDef& kind, Window window) {
 }
 
 // z = x + bias and its activation. Both are results: the gradient starts from z.
-std::optional<Instr> bias_gelu(const OpDef& kind, Window window) {
-  const Instr &bias = *window[0], &gelu = *window[1];
+std::optional<Instr> bias_gelu(const OpDef& kind, Neighbours these) {
+  const Instr &bias = *these[0], &gelu = *these[1];
   if (!same(output(bias, "y"), input(gelu, "x"))) return std::nullopt;
   Instr out = begin(kind, bias);
   out.in = bias.in;
@@ -59,8 +59,8 @@ std::optional<Instr> bias_gelu(const OpDef& kind, Window window) {
 }
 
 // A gradient that is added to one that is there: the kernel adds it itself.
-std::optional<Instr> accumulate(const OpDef&, Window window) {
-  const Instr &kernel = *window[0], &add = *window[1];
+std::optional<Instr> accumulate(const OpDef&, Neighbours these) {
+  const Instr &kernel = *these[0], &add = *these[1];
   const Operand& sum = input(add, "x");
   if (add.inplace != 0 || kernel.accumulate || !same(kernel.out[0], input(add, "y"))) return std::nullopt;
   const bool reads_sum = std::ranges::count(kernel.in, sum.buffer, &Operand::buffer) > 0;
@@ -72,8 +72,8 @@ std::optional<Instr> accumulate(const OpDef&, Window window) {
 }
 
 // The vocabulary's logits and their loss.
-std::optional<Instr> head_loss(const OpDef& kind, Window window) {
-  const Instr &linear = *window[0], &loss = *window[1];
+std::optional<Instr> head_loss(const OpDef& kind, Neighbours these) {
+  const Instr &linear = *these[0], &loss = *these[1];
   const size_t dims = input(linear, "w").dims.size() + 2 - input(linear, "x").dims.size();
   if (!same(output(linear, "y"), input(loss, "logits")) || dims != 1) return std::nullopt;
   Instr out = begin(kind, loss);
@@ -86,10 +86,10 @@ std::optional<Instr> head_loss(const OpDef& kind, Window window) {
 }
 
 // That and the gradients: as the loss is what they start from, nothing has to be kept for them.
-std::optional<Instr> head_gradients(const OpDef& kind, Window window) {
-  const Instr &linear = *window[0], &logits = *window[2], &weight = *window[3], &back = *window[4];
+std::optional<Instr> head_gradients(const OpDef& kind, Neighbours these) {
+  const Instr &linear = *these[0], &logits = *these[2], &weight = *these[3], &back = *these[4];
   const Operand& dlogits = output(logits, "dlogits");
-  std::optional<Instr> out = head_loss(kind, window.first(2));
+  std::optional<Instr> out = head_loss(kind, these.first(2));
   const bool joined = same(input(logits, "logits"), output(linear, "y")) &&
                       same(input(weight, "dy"), dlogits) && same(input(back, "dy"), dlogits) &&
                       same(input(weight, "x"), input(linear, "x")) &&
@@ -203,25 +203,25 @@ class Fuser {
   std::optional<Match> match_rule(const Rule& rule, size_t first) const {
     const std::vector<Instr>& instrs = program_.instrs;
     Match match{{}, {}, first};
-    std::vector<const Instr*> window;
-    for (; window.size() < rule.parts.size(); ++match.end) {
+    std::vector<const Instr*> these;
+    for (; these.size() < rule.parts.size(); ++match.end) {
       if (match.end == instrs.size()) return std::nullopt;
       const Instr& instr = instrs[match.end];
-      if (instr.kind == rule.parts[window.size()] && instr.microbatch == instrs[first].microbatch) {
+      if (instr.kind == rule.parts[these.size()] && instr.microbatch == instrs[first].microbatch) {
         const bool apart = std::ranges::none_of(
             match.between, [&](size_t between) { return share_memory(instrs[between], instr); });
         if (!apart) return std::nullopt;
-        window.push_back(&instr);
+        these.push_back(&instr);
       } else if (can_wait(instr)) {
         match.between.push_back(match.end);
       } else {
         return std::nullopt;
       }
     }
-    std::optional<Instr> fused = rule.merge(*rule.kind, window);
-    if (!fused || !hides_only_own(window, *fused)) return std::nullopt;
+    std::optional<Instr> fused = rule.merge(*rule.kind, these);
+    if (!fused || !hides_only_own(these, *fused)) return std::nullopt;
     fused->flops = 0;
-    for (const Instr* instr : window) {
+    for (const Instr* instr : these) {
       fused->flops += instr->flops;
       fused->fused.push_back(instr->why);
     }
@@ -231,16 +231,16 @@ class Fuser {
   }
 
   // Nobody else sees the memory that the fused instruction no longer writes.
-  bool hides_only_own(Window window, const Instr& fused) const {
-    const auto uses_in_window = [&](BufferId buffer) {
+  bool hides_only_own(Neighbours these, const Instr& fused) const {
+    const auto uses_here = [&](BufferId buffer) {
       int uses = 0;
-      for (const Instr* instr : window)
+      for (const Instr* instr : these)
         each_operand(*instr, [&](const Operand& operand) { uses += operand.buffer == buffer ? 1 : 0; });
       return uses;
     };
-    return std::ranges::all_of(window, [&](const Instr* instr) {
+    return std::ranges::all_of(these, [&](const Instr* instr) {
       return std::ranges::all_of(instr->out, [&](const Operand& out) {
-        return mentions(fused, out.buffer) || uses_in_window(out.buffer) == uses_[out.buffer];
+        return mentions(fused, out.buffer) || uses_here(out.buffer) == uses_[out.buffer];
       });
     });
   }
