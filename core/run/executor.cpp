@@ -68,9 +68,7 @@ Status Executor::prepare_instr(InstrId id) {
   const Instr& instr = program_.instrs[id];
   Record record;
   record.first_wait = static_cast<uint32_t>(waits_.size());
-  for (InstrId wait : instr.waits) {
-    if (program_.instrs[wait].lane != 0) waits_.push_back(wait);  // the compute lane is this thread
-  }
+  waits_.insert(waits_.end(), instr.waits.begin(), instr.waits.end());
   record.num_waits = static_cast<uint32_t>(waits_.size()) - record.first_wait;
   record.first_call = static_cast<uint32_t>(calls_.size());
   record.first_update = static_cast<uint32_t>(updates_.size());
