@@ -26,10 +26,12 @@ TEST(Refusals, a_pipeline_without_a_schedule) {
 // Ranks that share a sequence hold two parts of it; a group that spans both would not be the group of one
 // rank.
 TEST(Refusals, routing_groups_across_the_parts_of_a_sequence) {
-  EXPECT_EQ(refusal(recipe_of({"", "moe", {{"cp", 2}}, "all_gather"}, "none", false), 2),
-            "error[P010]: the 4 tokens of a part of a sequence, of which each of 2 ranks has two, are not "
+  Json recipe = recipe_of({"", "moe", {{"cp", 2}}, "all_gather"}, "none", false);
+  recipe["context"] = 8;
+  EXPECT_EQ(refusal(recipe, 2),
+            "error[P010]: the 2 tokens of a part of a sequence, of which each of 2 ranks has two, are not "
             "whole routing "
-            "groups of 8\n  --> /context\n  fix: use routing groups of 4 tokens or a divisor of that, or a "
+            "groups of 4\n  --> /context\n  fix: use routing groups of 2 tokens or a divisor of that, or a "
             "longer context");
 }
 
