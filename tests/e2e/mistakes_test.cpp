@@ -309,6 +309,17 @@ TEST(Runs, folder_that_holds_one_already) {
                "error[R020]: run holds a run already\n  fix: tenon resume run, or another --run-dir\n");
 }
 
+// The command that is told lists the names.
+TEST(Runs, a_tensor_that_the_checkpoint_lacks) {
+  const Workplace place;
+  ASSERT_EQ(place.run({"train", "tiny.lua", "steps=1", "save=1", "--run-dir", "run"}).code, 0);
+  expect_error(place, {"checkpoint", "run", "--tensor", "nope"}, 5,
+               "error[C012]: no tensor 'nope'\n  --> run/checkpoints/step-1\n"
+               "  fix: tenon checkpoint run/checkpoints/step-1 lists the names\n");
+  const auto listed = place.run({"checkpoint", "run/checkpoints/step-1"});
+  EXPECT_NE(listed.out.find("wte.weight"), std::string::npos) << listed.out;
+}
+
 TEST(Runs, damaged_file) {
   const Workplace place;
   ASSERT_EQ(place.run({"train", "tiny.lua", "steps=1", "--run-dir", "run"}).code, 0);
