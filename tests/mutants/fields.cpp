@@ -144,7 +144,7 @@ void bind(const Init& init) {
   static_cast<void>(kind);
 }
 void bind(const Why& why) {
-  const auto& [because, tree, op, value] = why;
+  const auto& [because, tree, op, value, stage] = why;
   static_cast<void>(because);
 }
 

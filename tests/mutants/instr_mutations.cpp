@@ -234,13 +234,14 @@ Sites flops(const Programs& programs, size_t which) {
 
 Sites reasons(const Programs& programs, size_t which) {
   return at_instrs(
-      programs[which], [](const Instr&) { return size_t{4}; },
+      programs[which], [](const Instr&) { return size_t{5}; },
       [](Program& program, InstrId id, size_t way) {
-        auto& [because, tree, op, value] = program.instrs[id].why;
+        auto& [because, tree, op, value, stage] = program.instrs[id].why;
         if (way == 0) because = because == Why::Because::op ? Why::Because::tied : Why::Because::op;
         if (way == 1) tree = !tree;
         if (way == 2) ++op;
         if (way == 3) ++value;
+        if (way == 4) ++stage;
         return std::string("another reason");
       });
 }
