@@ -51,7 +51,7 @@ std::string whole(const Program& program) {
     out += "\n" + i.kind;
     add(static_cast<int>(i.phase), i.microbatch, i.layer, i.stage, i.lane, i.accumulate, i.inplace,
         i.offset_step, static_cast<int>(i.reduction), i.peer, i.layout, i.flops,
-        static_cast<int>(i.why.because), i.why.tree, i.why.op, i.why.value, i.fused.size());
+        static_cast<int>(i.why.because), i.why.tree, i.why.op, i.why.value, i.why.stage, i.fused.size());
     for (const Operand& o : i.in) operand(o);
     out += "->";
     for (const Operand& o : i.out) operand(o);
