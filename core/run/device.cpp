@@ -35,10 +35,10 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
 
 Status RankDevice::open_optimizers() {
   const OptimizerUse& use = plugins_.optimizer;
-  for (const auto& [options, pointer] : use.groups) {
+  for (const OptimizerUse::Group& given : use.groups) {
     TENON_TRY(auto state, open_with_options<tenon_optimizer_state>(
-                              use.id, pointer, use.table->close, [&](auto** o, auto* e) {
-                                return use.table->open(options.data(), options.size(), o, e);
+                              use.id, given.pointer, use.table->close, [&](auto** o, auto* e) {
+                                return use.table->open(given.options.data(), given.options.size(), o, e);
                               }));
     tenon_optimizer_info info{};
     info.struct_size = sizeof info;

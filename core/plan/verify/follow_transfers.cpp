@@ -92,9 +92,10 @@ Status Follower::all_gather(const Instr& instr) {
     if (!depths) return refused("gathers a bucket over axes that do not cut it");
     TENON_TRY(const Content part, bucket(instr.in[0], instr.layout, depths->inner));
     for (const auto& [at, leaf] : part.parts->leaves) {
-      const bool summed = !leaf.known() || std::ranges::none_of(instr.axes, [&](AxisId axis) {
-        return forms_[leaf.form].partial_over(axis);
-      });
+      const bool summed =
+          !leaf.known() || std::ranges::none_of(instr.axes, [&, form = leaf.form](AxisId axis) {
+            return forms_[form].partial_over(axis);
+          });
       if (!summed) return refused("gathers parts of what is not summed yet");
     }
     return write_bucket(instr.out[0], instr.layout, depths->outer, part);
