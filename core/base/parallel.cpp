@@ -99,6 +99,7 @@ void ThreadPool::run_job(int64_t first, uint32_t parts, Part fn, void* arg) {
   parts_.store(parts, std::memory_order_relaxed);
   fn_.store(fn, std::memory_order_relaxed);
   arg_.store(arg, std::memory_order_relaxed);
+  step_.store(trail::current(), std::memory_order_relaxed);
   pending_.store(parts, std::memory_order_relaxed);
   const uint64_t job = job_of(ticket_.load(std::memory_order_relaxed)) + uint64_t{1};
   ticket_.store((job << 32) | parts, std::memory_order_release);
@@ -124,11 +125,15 @@ uint32_t ThreadPool::take_parts() {
         first_.load(std::memory_order_relaxed) + parts_.load(std::memory_order_relaxed) - left_of(ticket);
     const Part fn = fn_.load(std::memory_order_relaxed);
     void* const arg = arg_.load(std::memory_order_relaxed);
+    const trail::Step step = step_.load(std::memory_order_relaxed);
     if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
                                        std::memory_order_acquire)) {
       continue;
     }
-    fn(arg, part);
+    {
+      const trail::Mark mark(step);
+      fn(arg, part);
+    }
     ++taken;
     ticket = ticket_.load(std::memory_order_acquire);
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/trail.h"
 #include "tenon/host.h"
 
 namespace tenon {
@@ -74,6 +75,7 @@ class ThreadPool {
   std::atomic<uint32_t> parts_{0};
   std::atomic<Part> fn_{nullptr};
   std::atomic<void*> arg_{nullptr};
+  std::atomic<trail::Step> step_{0};  // in which call the caller is: so are its parts, wherever they run
 
   alignas(64) std::atomic<uint64_t> ticket_{0};   // (job << 32) | parts not yet taken
   alignas(64) std::atomic<uint32_t> pending_{0};  // parts not yet finished; the caller's futex
