@@ -386,8 +386,7 @@ TEST(Loader, list_tells_of_each_file_what_it_is_or_why_it_cannot_be_loaded) {
   ASSERT_FALSE(good.error.has_value()) << good.error->text();
   EXPECT_EQ(good.version, "1.2.3");
   EXPECT_EQ(good.doc, "A test.");
-  ASSERT_EQ(good.options.size(), 1u);
-  EXPECT_STREQ(good.options[0]->name, "rate");
+  EXPECT_NE(good.options.find("| `rate` |"), std::string::npos) << good.options;
   EXPECT_FALSE(good.shadowed);
   EXPECT_TRUE(by_path[file_of("good")].shadowed);
   EXPECT_EQ(by_path[file_of("other-minor")].error->code, "A001");

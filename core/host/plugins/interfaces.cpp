@@ -7,12 +7,11 @@
 namespace tenon {
 namespace {
 
-#define SLOT(T, name) \
-  Slot { #name, offsetof(T, name), SlotNeed::kAlways }
-#define OPTIONAL_SLOT(T, name) \
-  Slot { #name, offsetof(T, name), SlotNeed::kOptional }
-#define OFF_CPU_SLOT(T, name) \
-  Slot { #name, offsetof(T, name), SlotNeed::kOffCpu }
+#define SLOT_OF(T, name, need) \
+  Slot { #name, offsetof(T, name), need, guard_of < &T::name, offsetof(T, name)> }
+#define SLOT(T, name) SLOT_OF(T, name, SlotNeed::kAlways)
+#define OPTIONAL_SLOT(T, name) SLOT_OF(T, name, SlotNeed::kOptional)
+#define OFF_CPU_SLOT(T, name) SLOT_OF(T, name, SlotNeed::kOffCpu)
 
 constexpr Slot kCommSlots[] = {
     SLOT(tenon_comm, domain_open), SLOT(tenon_comm, domain_close), SLOT(tenon_comm, alloc),
@@ -52,16 +51,19 @@ constexpr Slot kFrontendSlots[] = {SLOT(tenon_frontend, evaluate)};
 constexpr Slot kScheduleSlots[] = {SLOT(tenon_schedule, owner), SLOT(tenon_schedule, rows)};
 constexpr Slot kPassSlots[] = {SLOT(tenon_pass, run)};
 
-constexpr InterfaceSpec kComm = {TENON_COMM, sizeof(tenon_comm), kCommSlots, 0};
+constexpr InterfaceSpec kComm = {TENON_COMM, sizeof(tenon_comm), kCommSlots, 0, g_guarded<tenon_comm>.data()};
 constexpr InterfaceSpec kKernels = {TENON_KERNELS, sizeof(tenon_kernels), kKernelSlots,
-                                    offsetof(tenon_kernels, device_type)};
+                                    offsetof(tenon_kernels, device_type), g_guarded<tenon_kernels>.data()};
 constexpr InterfaceSpec kOptimizer = {TENON_OPTIMIZER, sizeof(tenon_optimizer), kOptimizerSlots,
-                                      offsetof(tenon_optimizer, device_type)};
-constexpr InterfaceSpec kData = {TENON_DATA, sizeof(tenon_data), kDataSlots, 0};
-constexpr InterfaceSpec kSink = {TENON_SINK, sizeof(tenon_sink), kSinkSlots, 0};
-constexpr InterfaceSpec kFrontend = {TENON_FRONTEND, sizeof(tenon_frontend), kFrontendSlots, 0};
-constexpr InterfaceSpec kSchedule = {TENON_SCHEDULE, sizeof(tenon_schedule), kScheduleSlots, 0};
-constexpr InterfaceSpec kPass = {TENON_PASS, sizeof(tenon_pass), kPassSlots, 0};
+                                      offsetof(tenon_optimizer, device_type),
+                                      g_guarded<tenon_optimizer>.data()};
+constexpr InterfaceSpec kData = {TENON_DATA, sizeof(tenon_data), kDataSlots, 0, g_guarded<tenon_data>.data()};
+constexpr InterfaceSpec kSink = {TENON_SINK, sizeof(tenon_sink), kSinkSlots, 0, g_guarded<tenon_sink>.data()};
+constexpr InterfaceSpec kFrontend = {TENON_FRONTEND, sizeof(tenon_frontend), kFrontendSlots, 0,
+                                     g_guarded<tenon_frontend>.data()};
+constexpr InterfaceSpec kSchedule = {TENON_SCHEDULE, sizeof(tenon_schedule), kScheduleSlots, 0,
+                                     g_guarded<tenon_schedule>.data()};
+constexpr InterfaceSpec kPass = {TENON_PASS, sizeof(tenon_pass), kPassSlots, 0, g_guarded<tenon_pass>.data()};
 
 constexpr const InterfaceSpec* kAll[] = {&kComm, &kKernels,  &kOptimizer, &kData,
                                          &kSink, &kFrontend, &kSchedule,  &kPass};

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "host/plugins/guard_slot.h"
 #include "tenon/comm.h"
 #include "tenon/data.h"
 #include "tenon/draft/pass.h"
@@ -26,6 +27,8 @@ struct Slot {
   const char* name;
   size_t offset;
   SlotNeed need;
+  // What stands for the slot in guarded table i of its interface (guard.h).
+  AnyFunction (*guard)(size_t i);
 };
 
 struct InterfaceSpec {
@@ -33,6 +36,7 @@ struct InterfaceSpec {
   size_t size;  // of the struct; while the ABI is 0.x a plugin's must not be smaller
   std::span<const Slot> slots;
   size_t device_type_offset;  // of a uint32_t DLDeviceType; 0: the table has none
+  Guarded* guarded;           // kMaxGuarded of them (guard.h)
 };
 
 // Defined for tenon_comm, tenon_kernels, tenon_optimizer, tenon_data, tenon_sink, tenon_frontend,

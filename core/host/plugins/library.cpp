@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "host/plugins/guard.h"
 #include "host/plugins/process_state.h"
 
 namespace tenon {
@@ -61,6 +62,7 @@ Result<void*> open_file(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) return Error{"A003", "not a regular file", path, "", TENON_E_IO};
   const ProcessStateGuard guard;
+  const OwnMark mark(path, OwnCall::load);
   // Not lazily: a missing symbol must be an error here rather than the end of the process later.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "host/plugins/guard.h"
 #include "host/plugins/library.h"
 #include "host/plugins/process_state.h"
 #include "tenon_sdk/suggest.hpp"
@@ -43,6 +44,7 @@ Status begin_use(const tenon_plugin* plugin, const std::shared_ptr<Host>& host, 
   tenon_code code = TENON_OK;
   {
     const ProcessStateGuard guard;
+    const OwnMark mark(plugin->id, OwnCall::init);
     code = plugin->init(host->table(), &error);
   }
   if (code < 0) {
@@ -62,6 +64,7 @@ void end_use(const tenon_plugin* plugin, const std::shared_ptr<Host>& host) {
   auto& users = found->second.users;
   users.erase(std::find(users.begin(), users.end(), host));
   if (users.empty()) {
+    const OwnMark mark(plugin->id, OwnCall::deinit);
     plugin->deinit();
     table.erase(found);
   } else if (found->second.host == host) {
@@ -120,13 +123,16 @@ Status Plugin::check(tenon_code code, const tenon_error& error, const char* call
 }
 
 Result<const void*> Plugin::find_interface(const InterfaceSpec& spec) const {
-  const void* const table = table_->get_interface(spec.id);
+  const void* const table = [&] {
+    const OwnMark mark(id(), OwnCall::get_interface);
+    return table_->get_interface(spec.id);
+  }();
   if (table == nullptr) {
     return Error{"A007", fmt::format("plugin '{}' does not implement {}", id(), spec.id), path_,
                  "name a plugin of the right kind", TENON_E_UNSUPPORTED};
   }
   TENON_CHECK(check_interface(spec, table, path_));
-  return table;
+  return guarded(spec, table, id());
 }
 
 PluginRegistry::PluginRegistry(RegistryConfig config)
@@ -230,22 +236,24 @@ std::vector<std::string> plugin_files(const std::string& folder) {
   return names;
 }
 
-PluginListing listing_of(const std::string& folder, const std::string& name) {
+}  // namespace
+
+PluginListing look_at(const PluginFile& file) {
   PluginListing listing;
-  listing.id = id_of_library(name);
-  listing.path = (fs::path(folder) / name).string();
-  Result<const tenon_plugin*> table = open_library(listing.path, listing.id);
+  listing.id = file.id;
+  listing.path = file.path;
+  const std::lock_guard loading(loading_lock());
+  Result<const tenon_plugin*> table = open_library(file.path, file.id);
   if (!table.ok()) {
     listing.error = std::move(table).error();
     return listing;
   }
   listing.version = (*table)->version;
   listing.doc = (*table)->doc;
-  listing.options = declared_options(**table);
+  const OptionDecls options = declared_options(**table);
+  if (!options.empty()) listing.options = options_markdown(options);
   return listing;
 }
-
-}  // namespace
 
 std::vector<std::string> PluginRegistry::ids_in_directories() const {
   std::vector<std::string> ids;
@@ -255,13 +263,13 @@ std::vector<std::string> PluginRegistry::ids_in_directories() const {
   return ids;
 }
 
-std::vector<PluginListing> PluginRegistry::list() const {
-  const std::lock_guard loading(loading_lock());
+std::vector<PluginListing> PluginRegistry::list(
+    const std::function<PluginListing(const PluginFile&)>& look) const {
   std::vector<PluginListing> listings;
   std::set<std::string> seen;
   for (const std::string& folder : directories_) {
     for (const std::string& name : plugin_files(folder)) {
-      PluginListing listing = listing_of(folder, name);
+      PluginListing listing = look({id_of_library(name), (fs::path(folder) / name).string()});
       if (!listing.error) listing.shadowed = !seen.insert(listing.id).second;
       listings.push_back(std::move(listing));
     }

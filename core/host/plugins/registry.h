@@ -2,6 +2,7 @@
 // each other, and may use the same plugin.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,16 +62,25 @@ struct RegistryConfig {
   uint32_t log_level = TENON_LOG_WARN;
 };
 
+// A file in a folder that is searched.
+struct PluginFile {
+  std::string id;  // from its name
+  std::string path;
+};
+
 // One line of `tenon plugins`.
 struct PluginListing {
-  std::string id;  // from the file's name
+  std::string id;
   std::string path;
   std::string version;              // "" where `error` is set
   std::string doc;                  //
-  OptionDecls options;              // lives for ever: libraries are never unloaded
+  std::string options;              // a table in Markdown; "" where there are none
   bool shadowed = false;            // an earlier folder has a plugin of this id that can be loaded
   std::optional<Error> error = {};  // why it cannot be loaded
 };
+
+// Opens the file, in this process, and initialises nothing.
+PluginListing look_at(const PluginFile& file);
 
 class PluginRegistry {
  public:
@@ -87,8 +97,10 @@ class PluginRegistry {
   // Errors: A001 to A006 (library.h; A002 also: found nowhere; A006: init failed).
   Result<const Plugin*> load(const std::string& what);
 
-  // All plugins in the search folders, sorted by folder and id. Opens each, initialises none.
-  std::vector<PluginListing> list() const;
+  // All plugins in the search folders, sorted by folder and id: what `look` says of each file. What runs
+  // while a file is opened can end the process: the command looks from another one (cli/probe.h).
+  std::vector<PluginListing> list(
+      const std::function<PluginListing(const PluginFile&)>& look = look_at) const;
 
   const std::vector<std::string>& directories() const { return directories_; }
   const Host& host() const { return *host_; }
