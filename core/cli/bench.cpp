@@ -15,6 +15,7 @@
 #include "cli/files.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
+#include "cli/probe.h"
 #include "host/resolve.h"
 #include "tenon_sdk/suggest.hpp"
 
@@ -178,7 +179,7 @@ class Bench {
   // The recipe's, or each that is found, with the options that it has by itself.
   Result<Json> measure_optimizers(bool all) {
     std::vector<std::string> ids;
-    for (const PluginListing& plugin : registry_.list()) {
+    for (const PluginListing& plugin : registry_.list(probe)) {
       if (all && plugin.id.starts_with("optimizer/") && !plugin.shadowed && !plugin.error)
         ids.push_back(plugin.id);
     }

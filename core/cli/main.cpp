@@ -7,12 +7,15 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/trail.h"
 #include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/files.h"
 #include "cli/job.h"
 #include "cli/launch.h"
+#include "cli/probe.h"
 #include "cli/stop.h"
+#include "cli/supervise.h"
 #include "host/resolve.h"
 #include "plan/compile/compile.h"
 
@@ -30,8 +33,8 @@ Progress::Style style_of(const Arguments& arguments) {
   return live ? Progress::Style::live : Progress::Style::plain;
 }
 
-int finish_run(const Arguments& arguments, const Job& job, Result<LoopEnd> end) {
-  const bool finished = *end == LoopEnd::finished;
+int finish_run(const Arguments& arguments, const Job& job, LoopEnd end) {
+  const bool finished = end == LoopEnd::finished;
   if (arguments.json) {
     std::cout << printable(Json{{"event", "end"}, {"run", job.directory}, {"finished", finished}}) << '\n';
   } else if (finished) {
@@ -72,25 +75,30 @@ int64_t steps_saved(const Job& job) {
   return newest.ok() ? newest->id.step : 0;
 }
 
-Result<int> train(const Places& places, const Arguments& arguments) {
+// Its plugins are gone when it returns: one that fails at its end has failed the run.
+Result<LoopEnd> start_run(const Places& places, const Arguments& arguments, Job& job) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(Job job, evaluate_job(places, registry, arguments));
+  TENON_TRY(job, evaluate_job(places, registry, arguments));
   job.ranks = ranks_for(arguments.ranks, job.recipe);
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
   TENON_TRY(const Compiled proved,
             compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
   TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, 0, job.recipe.steps));
   TENON_CHECK(create_run(job, arguments.run_dir));
+  trail::advise("tenon resume " + job.directory);
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
   const Task task{Task::Kind::train, arguments.threads, style_of(arguments), tracing};
-  auto end = launch(places, registry, job, job.ranks, task);
-  if (!end.ok()) {
-    if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
-      discard_unstarted(job);
-    return std::move(end).error();
-  }
-  return finish_run(arguments, job, *end);
+  return launch(places, registry, job, job.ranks, task);
+}
+
+Result<int> train(const Places& places, const Arguments& arguments) {
+  Job job;
+  const auto end = start_run(places, arguments, job);
+  if (end.ok()) return finish_run(arguments, job, *end);
+  if (const int code = exit_code_of(end.error()); code == kExitRecipe || code == kExitEnvironment)
+    discard_unstarted(job);
+  return end.error();
 }
 
 // Of a run that was finished before.
@@ -103,16 +111,21 @@ int tell_finished(const Job& job) {
   return 0;
 }
 
-Result<int> resume(const Places& places, const Arguments& arguments) {
+Result<LoopEnd> go_on(const Places& places, const Arguments& arguments, const Job& job, int64_t saved) {
   PluginRegistry registry(places.registry);
-  TENON_TRY(const Job job, job_from_run(arguments.target));
-  const int64_t saved = steps_saved(job);
   TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, saved, job.recipe.steps));
+  trail::advise("tenon resume " + job.directory);
   install_stop_handler();
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
   const Task task{Task::Kind::resume, arguments.threads, style_of(arguments), tracing};
-  TENON_TRY(const LoopEnd end, launch(places, registry, job, ranks, task));
+  return launch(places, registry, job, ranks, task);
+}
+
+Result<int> resume(const Places& places, const Arguments& arguments) {
+  TENON_TRY(const Job job, job_from_run(arguments.target));
+  const int64_t saved = steps_saved(job);
+  TENON_TRY(const LoopEnd end, go_on(places, arguments, job, saved));
   if (end == LoopEnd::finished && saved == job.recipe.steps && !arguments.json) return tell_finished(job);
   return finish_run(arguments, job, end);
 }
@@ -175,7 +188,7 @@ Result<int> show_checkpoint(const Places&, const Arguments& arguments) {
 Result<int> print_plugins_page(const PluginRegistry& registry) {
   std::cout << "# Plugins\n\nMade by `scripts/dev/generate-docs` from what the plugins declare; not to be "
                "edited by hand.\n";
-  for (const PluginListing& plugin : registry.list()) {
+  for (const PluginListing& plugin : registry.list(probe)) {
     if (plugin.error) return *plugin.error;
     if (plugin.shadowed) continue;
     std::cout << fmt::format("\n## {}\n\n{}.\n\n", plugin.id, plugin.doc);
@@ -183,7 +196,7 @@ Result<int> print_plugins_page(const PluginRegistry& registry) {
       std::cout << "No options.\n";
     else
       std::cout << "| option | type | default | allowed | what it does |\n|---|---|---|---|---|\n"
-                << options_markdown(plugin.options);
+                << plugin.options;
   }
   return 0;
 }
@@ -192,7 +205,7 @@ Result<int> list_plugins(const Places& places, const Arguments& arguments) {
   const PluginRegistry registry(places.registry);
   if (arguments.markdown) return print_plugins_page(registry);
   Json list = Json::array();
-  for (const PluginListing& plugin : registry.list()) {
+  for (const PluginListing& plugin : registry.list(probe)) {
     Json entry{{"id", plugin.id}, {"path", plugin.path}, {"version", plugin.version}, {"doc", plugin.doc}};
     if (plugin.error) entry["error"] = plugin.error->cause;
     list.push_back(entry);
@@ -234,6 +247,11 @@ Run run_of(Verb verb) {
   return nullptr;
 }
 
+// A worker's launcher watches over it; plugins are looked at from processes of their own.
+bool runs_plugins(Verb verb) {
+  return verb != Verb::worker && verb != Verb::plugins && verb != Verb::checkpoint;
+}
+
 int print_error(const Error& error, bool json) {
   // What follows the first line of a place is an excerpt, for eyes.
   const std::string place = error.place.substr(0, error.place.find('\n'));
@@ -261,8 +279,12 @@ int main_of(int argc, char** argv) {
   }
   const auto places = find_places();
   if (!places.ok()) return print_error(places.error(), arguments.json);
-  const auto code = run_of(*line->verb)(*places, arguments);
-  return code.ok() ? *code : print_error(code.error(), arguments.json);
+  const auto tell = [&](const Error& error) { return print_error(error, arguments.json); };
+  const auto run = [&] {
+    const auto code = run_of(*line->verb)(*places, arguments);
+    return code.ok() ? *code : tell(code.error());
+  };
+  return runs_plugins(*line->verb) ? supervise(run, tell) : run();
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "cli/stop.h"
 
-#include <unistd.h>
-
 #include <csignal>
 #include <thread>
 
@@ -15,19 +13,14 @@ std::atomic<bool> g_stop{false};  // NOLINT(cppcoreguidelines-avoid-non-const-gl
 
 // Signals are taken by a thread of their own and blocked in all others: generated matrix code may use the
 // stack pointer freely, and a signal frame would then be written into somebody's memory.
-void install_stop_handler(bool second_ends) {
+void install_stop_handler() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals, second_ends] {
-    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
-      const bool again = g_stop.exchange(true);
-      if (!again || !second_ends || signal != SIGINT) continue;
-      pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-      kill(getpid(), SIGINT);
-    }
+  std::thread([signals] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) g_stop = true;
   }).detach();
 }
 

@@ -5,8 +5,9 @@
 
 namespace tenon::cli {
 
-// From now on SIGINT and SIGTERM ask to stop. `second_ends`: a second SIGINT ends the process at once.
-void install_stop_handler(bool second_ends = true);
+// From now on SIGINT and SIGTERM ask to stop. Whoever watches over the process decides when to wait no
+// longer.
+void install_stop_handler();
 const std::atomic<bool>& stop_requested();
 
 }  // namespace tenon::cli

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/trail.h"
 #include "cli/exit_code.h"
 #include "cli/stop.h"
 #include "host/resolve.h"
@@ -55,12 +56,17 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
 
 int worker_main(const Places& places, const WorkerOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
-  install_stop_handler(false);       // the launcher decides about a second Ctrl-C
-  const auto end = work(places, options);
-  if (end.ok()) return *end == LoopEnd::stopped ? kExitStopped : 0;
-  const std::string text = report_of(end.error());
-  [[maybe_unused]] const ssize_t n = write(options.report_fd, text.data(), text.size());
-  return exit_code_of(end.error());
+  auto left = trail::Shared::attach(options.trail_fd);
+  if (left.ok()) left->watch();
+  install_stop_handler();
+  const Result<LoopEnd> end = left.ok() ? work(places, options) : Result<LoopEnd>(left.error());
+  if (!end.ok()) {
+    const std::string text = report_of(end.error());
+    [[maybe_unused]] const ssize_t n = write(options.report_fd, text.data(), text.size());
+  }
+  trail::tell_end();
+  if (!end.ok()) return exit_code_of(end.error());
+  return *end == LoopEnd::stopped ? kExitStopped : 0;
 }
 
 std::optional<Error> error_of_report(const std::string& text) {

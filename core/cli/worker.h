@@ -17,6 +17,7 @@ struct WorkerOptions {
   int port = 0;  // of the launcher's rendezvous
   int secret_fd = -1;
   int report_fd = -1;  // an error goes to the launcher through it
+  int trail_fd = -1;   // where it leaves its trail
   Task task = {};
 };
 

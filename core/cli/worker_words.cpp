@@ -35,6 +35,7 @@ std::vector<std::string> words_of(const WorkerOptions& options) {
                                "--port",      std::to_string(options.port),
                                "--secret-fd", std::to_string(options.secret_fd),
                                "--report-fd", std::to_string(options.report_fd),
+                               "--trail-fd",  std::to_string(options.trail_fd),
                                "--task",      name_in(task_kinds(), task.kind),
                                "--threads",   std::to_string(task.threads),
                                "--style",     name_in(styles(), task.style)};
@@ -51,6 +52,7 @@ void add_worker_options(CLI::App& verb, WorkerOptions& options) {
   verb.add_option("--port", options.port)->required();
   verb.add_option("--secret-fd", options.secret_fd)->required();
   verb.add_option("--report-fd", options.report_fd)->required();
+  verb.add_option("--trail-fd", options.trail_fd)->required();
   verb.add_option("--task", task.kind)->transform(CLI::CheckedTransformer(task_kinds()));
   verb.add_option("--threads", task.threads);
   verb.add_option("--style", task.style)->transform(CLI::CheckedTransformer(styles()));

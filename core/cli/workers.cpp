@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "cli/death.h"
 #include "cli/exit_code.h"
 #include "cli/stop.h"
 #include "cli/worker.h"
@@ -27,6 +28,7 @@ struct Worker {
   pid_t pid = -1;
   int rank = 0;
   int report = -1;  // read end
+  std::optional<trail::Shared> left;
   std::optional<int> status;
   bool ended_by_us = false;  // SIGKILL, after another one had failed
 };
@@ -42,22 +44,27 @@ Result<Pipe> make_pipe() {
   return Pipe{fds[0], fds[1]};
 }
 
-// Starts a process with two more files, and returns errno's value. Both get new numbers at the far end of
-// high ones first, so that neither is overwritten before it was moved.
-int spawn(pid_t& pid, std::vector<std::string> words, std::pair<int, int> secret,
-          std::pair<int, int> report) {
+// An open file of ours, and its number in the new process.
+struct Passed {
+  int ours, theirs;
+};
+
+// Starts a process with some more files, and returns errno's value. All get new numbers above those of both
+// sides first, so that none is overwritten before it was moved.
+int spawn(pid_t& pid, std::vector<std::string> words, const std::vector<Passed>& files) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  constexpr int kHigh = 100;
+  int high = 0;
+  for (const Passed& file : files) high = std::max({high, file.ours + 1, file.theirs + 1});
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, secret.first, kHigh);
-  posix_spawn_file_actions_adddup2(&actions, report.first, kHigh + 1);
-  posix_spawn_file_actions_adddup2(&actions, kHigh, secret.second);
-  posix_spawn_file_actions_adddup2(&actions, kHigh + 1, report.second);
-  posix_spawn_file_actions_addclose(&actions, kHigh);
-  posix_spawn_file_actions_addclose(&actions, kHigh + 1);
+  for (size_t i = 0; i < files.size(); ++i)
+    posix_spawn_file_actions_adddup2(&actions, files[i].ours, high + static_cast<int>(i));
+  for (size_t i = 0; i < files.size(); ++i) {
+    posix_spawn_file_actions_adddup2(&actions, high + static_cast<int>(i), files[i].theirs);
+    posix_spawn_file_actions_addclose(&actions, high + static_cast<int>(i));
+  }
   const int failed = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   return failed;
@@ -93,21 +100,24 @@ class Workers {
     const bool sent =
         write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
     close(secret.write);
-    WorkerOptions options{job_.directory, rank, ranks_, server_->port(), 3, 4, task_};
+    const WorkerOptions options{job_.directory, rank, ranks_, server_->port(), 3, 4, 5, task_};
     std::vector<std::string> words{places_.command, "worker"};
     std::ranges::move(words_of(options), std::back_inserter(words));
     Worker worker;
     worker.rank = rank;
     worker.report = report.read;
-    const int failed =
-        sent ? spawn(worker.pid, words, {secret.read, options.secret_fd}, {report.write, options.report_fd})
-             : EIO;
+    TENON_TRY(worker.left, trail::Shared::create());
+    const int failed = sent ? spawn(worker.pid, words,
+                                    {{secret.read, options.secret_fd},
+                                     {report.write, options.report_fd},
+                                     {worker.left->fd(), options.trail_fd}})
+                            : EIO;
     close(secret.read);
     close(report.write);
     if (failed != 0)
       return Error{"E011", fmt::format("cannot start worker {}: {}", rank, std::strerror(failed)), "", "",
                    TENON_E_IO};
-    workers_.push_back(worker);
+    workers_.push_back(std::move(worker));
     return {};
   }
 
@@ -141,7 +151,9 @@ class Workers {
 
   static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
 
-  static bool ended_well(const Worker& worker) { return *worker.status == 0 || stopped_well(*worker.status); }
+  static bool ended_well(const Worker& worker) {
+    return worker.left->end_told() && (*worker.status == 0 || stopped_well(*worker.status));
+  }
 
   size_t running() const {
     return static_cast<size_t>(
@@ -168,17 +180,12 @@ class Workers {
     const std::string fix =
         task_.kind == Task::Kind::bench ? "" : fmt::format("tenon resume {}", job_.directory);
     const std::string who = fmt::format("rank {} (process {})", worker.rank, worker.pid);
-    if (WIFSIGNALED(*worker.status)) {
-      const int signal = WTERMSIG(*worker.status);
-      return Error{"W002", fmt::format("{} was killed by signal {} ({})", who, signal, strsignal(signal)), "",
-                   fix, TENON_E_UNKNOWN};
+    if (auto death = death_of(who, *worker.status, *worker.left)) {
+      death->fix = fix;
+      return *death;
     }
     auto error = error_of_report(read_report(worker));
-    if (!error) {
-      return Error{"W002",
-                   fmt::format("{} ended with code {} and said nothing", who, WEXITSTATUS(*worker.status)),
-                   "", fix, TENON_E_UNKNOWN};
-    }
+    if (!error) return Error{"W002", who + " left no report", "", fix, TENON_E_UNKNOWN};
     error->cause = fmt::format("rank {}: {}", worker.rank, error->cause);
     return *error;
   }

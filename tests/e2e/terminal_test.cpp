@@ -1,6 +1,8 @@
 // The live line of training on terminals of any width: one line stays one line.
 #include "terminal.hpp"
 
+#include <thread>
+
 #include "workplace.hpp"
 
 namespace tenon::test {
@@ -88,6 +90,25 @@ TEST_F(LiveLine, follows_the_window) {
   EXPECT_LE(rows.standing.size(), 3u);
   EXPECT_LT(rows.standing.back().size(), 50u);
   EXPECT_TRUE(rows.standing.back().starts_with("step  3000/3000")) << rows.standing.back();
+}
+
+// A terminal tells all processes of the command, and each must take it for one key.
+TEST_F(LiveLine, ctrl_c_once_saves_and_twice_ends) {
+  const auto once = train(80, Screen::Wrap::late, {"steps=1000000", "--run-dir", "once"});
+  ASSERT_TRUE(once->wait_for("step ", kPatience));
+  once->type('\3');
+  EXPECT_EQ(once->finish(kPatience), 75);
+  EXPECT_EQ(once->screen().rows().at(once->screen().rows().size() - 2).text,
+            "stopped and saved; go on with: tenon resume once");
+  const auto twice = train(80, Screen::Wrap::late,
+                           {"kernels=kernels/reference", "width=512", "batch=256", "--run-dir", "twice"});
+  ASSERT_TRUE(twice->wait_for("memory of a rank", kPatience));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the step, which takes long, has begun
+  twice->type('\3');
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  twice->type('\3');
+  EXPECT_EQ(twice->finish(kPatience), -1);
+  EXPECT_FALSE(std::filesystem::exists(place_.at("twice/checkpoints")));
 }
 
 }  // namespace

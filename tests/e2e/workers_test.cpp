@@ -1,4 +1,7 @@
 // Workers that die: the command ends with their name, leaves nothing behind, and the run can go on.
+#include <cstring>
+#include <thread>
+
 #include "workplace.hpp"
 
 namespace tenon::test {
@@ -23,9 +26,13 @@ pid_t worker_of(const Command& command, int rank) {
   return 0;
 }
 
-std::string killed(int rank, pid_t pid) {
-  return "error[W002]: rank " + std::to_string(rank) + " (process " + std::to_string(pid) +
-         ") was killed by signal 9 (Killed)\n  fix: tenon resume run\n";
+// What is told of a process that was killed. It may have been in a call.
+void expect_told(const std::string& text, const std::string& who, pid_t pid, int signal) {
+  const std::string first = "error[W002]: " + who + " (process " + std::to_string(pid) +
+                            ") was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
+                            ")\n";
+  EXPECT_TRUE(text.starts_with(first)) << text;
+  EXPECT_TRUE(text.ends_with("\n  fix: tenon resume run\n")) << text;
 }
 
 // Kills `victim` of `ranks` behind the first save; the run goes on to the end of an undisturbed one.
@@ -42,7 +49,7 @@ void expect_death_is_told(int ranks, int victim) {
   const CommandResult result = command->finish(kPatience);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.code, 4) << result.out;
-  EXPECT_EQ(result.err, killed(victim, pid));
+  expect_told(result.err, "rank " + std::to_string(victim), pid, SIGKILL);
   EXPECT_EQ(before.after(*command), "");
   const auto resumed = place.run({"resume", "run", "--json", "-n", std::to_string(ranks)});
   ASSERT_EQ(resumed.code, 0) << resumed.out << resumed.err;
@@ -80,7 +87,7 @@ TEST(Workers, do_not_outlive_a_killed_launcher) {
   const auto command =
       place.start(with({"train", "tiny.lua", "--json", "-n", "2", "--run-dir", "run"}, kLong));
   ASSERT_TRUE(command->wait_for("\"event\":\"step\"", kPatience));
-  EXPECT_EQ(command->group().size(), 3u);
+  EXPECT_EQ(command->group().size(), 4u) << "the command, the launcher, two workers";
   command->signal(SIGKILL);
   EXPECT_EQ(command->finish(kPatience).signal, SIGKILL);
   EXPECT_EQ(before.after(*command), "");
@@ -99,6 +106,88 @@ TEST(Workers, that_all_fail_alike_are_one_error) {
   EXPECT_TRUE(first || second) << result.err;
   EXPECT_EQ(result.err.find("error[", 1), std::string::npos) << result.err;
   EXPECT_EQ(before.after(*command), "");
+}
+
+// -- Ranks that are threads of one process ----------------------------------------------------------------
+
+// The process that a command watches over.
+pid_t child_of(const Command& command) {
+  for (const ProcessInfo& process : command.group()) {
+    if (process.pid != command.pid()) return process.pid;
+  }
+  return 0;
+}
+
+void expect_death_of_threads_is_told(int ranks, int signal) {
+  SCOPED_TRACE(strsignal(signal));
+  const Workplace place;
+  const Leftovers before;
+  const auto command = place.start(
+      {"train", "tiny.lua", "--run-dir", "run", "-n", std::to_string(ranks), "steps=1000000", "save=5"});
+  ASSERT_TRUE(command->wait_for("save     5", kPatience)) << command->finish(0).err;
+  const pid_t pid = child_of(*command);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, signal), 0);
+  const CommandResult result = command->finish(kPatience);
+  EXPECT_EQ(result.code, 4) << result.out;
+  expect_told(result.err, "tenon", pid, signal);
+  EXPECT_EQ(result.out.find("done"), std::string::npos);
+  EXPECT_EQ(before.after(*command), "");
+}
+
+TEST(Threads, of_one_rank_that_die_are_told) {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT}) expect_death_of_threads_is_told(1, signal);
+}
+TEST(Threads, of_several_ranks_that_die_are_told) { expect_death_of_threads_is_told(4, SIGSEGV); }
+
+TEST(Threads, do_not_outlive_a_killed_command) {
+  const Workplace place;
+  const Leftovers before;
+  const auto command = place.start({"train", "tiny.lua", "--run-dir", "run", "steps=1000000"});
+  ASSERT_TRUE(command->wait_for("step ", kPatience));
+  EXPECT_EQ(command->group().size(), 2u) << "the command, and what it watches over";
+  command->signal(SIGKILL);
+  EXPECT_EQ(command->finish(kPatience).signal, SIGKILL);
+  EXPECT_EQ(before.after(*command), "");
+}
+
+// -- SIGTERM, once and again ------------------------------------------------------------------------------
+
+TEST(Termination, a_second_one_ends_a_run_whose_worker_stands_still) {
+  const Workplace place;
+  const Leftovers before;
+  const auto command = place.start(with({"train", "tiny.lua", "-n", "2", "--run-dir", "run"}, kLong));
+  ASSERT_TRUE(command->wait_for("save     5", kPatience));
+  ASSERT_EQ(kill(worker_of(*command, 1), SIGSTOP), 0);
+  command->signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_EQ(command->group().size(), 4u) << "one is not enough: it waits for the step";
+  command->signal(SIGTERM);
+  const CommandResult result = command->finish(kPatience);
+  EXPECT_EQ(result.signal, SIGTERM) << result.code << result.out << result.err;
+  EXPECT_EQ(before.after(*command), "");
+}
+
+// As `timeout` sends it: to the command, and to its group.
+TEST(Termination, two_within_a_second_are_one) {
+  const Workplace place;
+  const auto command = place.start(with({"train", "tiny.lua", "--run-dir", "run"}, kLong));
+  ASSERT_TRUE(command->wait_for("step ", kPatience));
+  command->signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  command->signal_group(SIGTERM);
+  const CommandResult result = command->finish(kPatience);
+  EXPECT_EQ(result.code, 75) << result.signal << result.out << result.err;
+}
+
+TEST(Termination, ends_a_verb_that_has_nothing_to_save) {
+  const Workplace place;
+  const auto command = place.start({"bench", "step", "tiny.lua", "width=256", "batch=256"});
+  while (command->group().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  command->signal(SIGTERM);
+  const CommandResult result = command->finish(kPatience);
+  EXPECT_EQ(result.signal, SIGTERM) << result.code << result.out << result.err;
+  EXPECT_EQ(result.err, "");
 }
 
 }  // namespace

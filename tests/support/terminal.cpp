@@ -133,13 +133,17 @@ bool Terminal::wait_for(const std::string& text, double seconds) {
 }
 
 void Terminal::resize(size_t columns) {
-  kill(pid_, SIGSTOP);
+  kill(-pid_, SIGSTOP);
   waitpid(pid_, nullptr, WUNTRACED);
   for (pollfd entry{fd_, POLLIN, 0}; poll(&entry, 1, 50) > 0;) read_some(0);
   const winsize size = window(columns);
   if (ioctl(fd_, TIOCSWINSZ, &size) != 0) throw std::runtime_error("TIOCSWINSZ");
   screen_.resize(columns);
-  kill(pid_, SIGCONT);
+  kill(-pid_, SIGCONT);
+}
+
+void Terminal::type(char key) {
+  if (::write(fd_, &key, 1) != 1) throw std::runtime_error("write");
 }
 
 int Terminal::finish(double seconds) {

@@ -57,6 +57,8 @@ class Terminal {
   bool wait_for(const std::string& text, double seconds);
   // The window's new size, while the program stands still.
   void resize(size_t columns);
+  // A key; '\3' is Ctrl-C.
+  void type(char key);
   // Reads to the end. The exit code; -1: ended by a signal, or killed at the deadline.
   int finish(double seconds);
 

@@ -1,0 +1,40 @@
+#include "cli/death.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cstring>
+
+#include "host/plugins/guard.h"
+
+namespace tenon::cli {
+namespace {
+
+// "in kernels/mine, enqueue"; several where threads were in several calls, the rarest first.
+std::string place_of(const trail::Shared& left) {
+  std::string out;
+  for (const trail::Found& found : left.found()) {
+    const std::string call = text_of_call(found);
+    if (call.empty()) continue;
+    out += (out.empty() ? "in " : "; or in ") + call;
+    if (found.threads > 1) out += fmt::format(" ({} threads)", found.threads);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<Error> death_of(const std::string& who, int status, const trail::Shared& left) {
+  std::string how;
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    how = fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
+  } else if (!left.end_told()) {
+    how = fmt::format("ended with code {} and said nothing", WEXITSTATUS(status));
+  } else {
+    return std::nullopt;
+  }
+  return Error{"W002", who + " " + how, place_of(left), left.advice(), TENON_E_UNKNOWN};
+}
+
+}  // namespace tenon::cli
