@@ -9,32 +9,6 @@
 namespace tenon::cli {
 namespace {
 
-Result<std::vector<int32_t>> encode(Feeder& feeder, const std::string& text) {
-  if (feeder.table().encode == nullptr || feeder.table().decode == nullptr) {
-    return Error{"D006", "the data plugin does not turn text into tokens", "/data/plugin", "",
-                 TENON_E_UNSUPPORTED};
-  }
-  std::vector<int32_t> tokens(text.size() + 16);
-  uint64_t count = tokens.size();
-  tenon_error error = empty_abi_error();
-  const tenon_code code =
-      feeder.table().encode(feeder.dataset(), text.data(), text.size(), tokens.data(), &count, &error);
-  if (code < 0) return from_abi(code, error, "encode");
-  tokens.resize(count);
-  return tokens;
-}
-
-Result<std::string> decode(Feeder& feeder, const std::vector<int32_t>& tokens) {
-  std::string text(tokens.size() * 16 + 16, '\0');
-  uint64_t count = text.size();
-  tenon_error error = empty_abi_error();
-  const tenon_code code =
-      feeder.table().decode(feeder.dataset(), tokens.data(), tokens.size(), text.data(), &count, &error);
-  if (code < 0) return from_abi(code, error, "decode");
-  text.resize(count);
-  return text;
-}
-
 int32_t draw(const std::vector<double>& logits, const SampleOptions& options, uint64_t index) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -57,7 +31,7 @@ int32_t draw(const std::vector<double>& logits, const SampleOptions& options, ui
 }  // namespace
 
 Result<std::string> sample(Session& session, const SampleOptions& options) {
-  TENON_TRY(std::vector<int32_t> tokens, encode(session.feeder(), options.prompt));
+  TENON_TRY(std::vector<int32_t> tokens, session.feeder().encode(options.prompt));
   if (tokens.empty())
     return Error{"R022", "the prompt has no tokens", "--prompt", "give at least one character",
                  TENON_E_ARGUMENT};
@@ -67,7 +41,7 @@ Result<std::string> sample(Session& session, const SampleOptions& options) {
     TENON_TRY(const auto logits, session.logits({tokens.begin() + static_cast<long>(first), tokens.end()}));
     tokens.push_back(draw(logits, options, static_cast<uint64_t>(i)));
   }
-  return decode(session.feeder(), tokens);
+  return session.feeder().decode(tokens);
 }
 
 }  // namespace tenon::cli

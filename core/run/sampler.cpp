@@ -108,32 +108,39 @@ int64_t gathered_position(const Program& program, int64_t position) {
   return position;
 }
 
-Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
-                    const std::map<std::string, char*>& inputs) {
-  std::vector<int64_t> readable = indices;
-  std::replace(readable.begin(), readable.end(), int64_t{-1}, int64_t{0});
-  const bool cut = ranges.size() > 1;
+// Whole samples into whole_.
+Status Feeder::read(const std::vector<int64_t>& indices) {
   std::vector<void*> outs;
   whole_.resize(info_.num_fields);
   for (uint32_t f = 0; f < info_.num_fields; ++f) {
     const tenon_field& field = info_.fields[f];
-    const auto it = inputs.find(field.name);
-    if (it != inputs.end() && !cut) {
-      outs.push_back(it->second);
-      continue;
-    }
     int64_t bytes = size_of(static_cast<Dtype>(field.shape.dtype)) * static_cast<int64_t>(indices.size());
     for (uint32_t d = 0; d < field.shape.ndim; ++d) bytes *= field.shape.dims[d];
-    whole_[f].resize(static_cast<size_t>(bytes));
+    TENON_CHECK(whole_[f].resize(static_cast<size_t>(bytes)));
+    whole_[f].poison();
     outs.push_back(whole_[f].data());
   }
   tenon_error error = empty_abi_error();
   const tenon_code code =
-      plugin_.table->read(dataset_.get(), readable.data(), readable.size(), outs.data(), &error);
+      plugin_.table->read(dataset_.get(), indices.data(), indices.size(), outs.data(), &error);
   if (code < 0) return from_abi(code, error, plugin_.id);
-  for (uint32_t f = 0; cut && f < info_.num_fields; ++f) {
+  for (uint32_t f = 0; f < info_.num_fields; ++f)
+    TENON_CHECK(check_written(whole_[f], info_.fields[f], plugin_.id));
+  return {};
+}
+
+Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
+                    const std::map<std::string, char*>& inputs) {
+  std::vector<int64_t> readable = indices;
+  std::replace(readable.begin(), readable.end(), int64_t{-1}, int64_t{0});
+  TENON_CHECK(read(readable));
+  for (uint32_t f = 0; f < info_.num_fields; ++f) {
     const auto it = inputs.find(info_.fields[f].name);
-    if (it != inputs.end()) cut_tokens(whole_[f], static_cast<int64_t>(indices.size()), ranges, it->second);
+    if (it == inputs.end()) continue;
+    if (ranges.size() > 1)
+      cut_tokens(whole_[f], static_cast<int64_t>(indices.size()), ranges, it->second);
+    else
+      std::memcpy(it->second, whole_[f].data(), whole_[f].size());
   }
   auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
   auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));
@@ -151,8 +158,8 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<Token
 }
 
 // Fields are rows of `context_` tokens, as open() has checked.
-void Feeder::cut_tokens(const std::vector<char>& whole, int64_t samples,
-                        const std::vector<TokenRange>& ranges, char* out) const {
+void Feeder::cut_tokens(const StagingBuffer& whole, int64_t samples, const std::vector<TokenRange>& ranges,
+                        char* out) const {
   const size_t row = whole.size() / static_cast<size_t>(std::max<int64_t>(samples, 1));
   const size_t token = row / static_cast<size_t>(context_);
   for (int64_t sample = 0; sample < samples; ++sample) {
@@ -164,6 +171,62 @@ void Feeder::cut_tokens(const std::vector<char>& whole, int64_t samples,
       out += bytes;
     }
   }
+}
+
+namespace {
+
+// Calls a function that fills a buffer and tells what it needs, once more with that where it was too small.
+template <class Buffer, class Call>
+Result<Buffer> filled(const std::string& who, const char* what, size_t guess, Call&& call) {
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  Buffer out;
+  out.resize(guess);
+  for (const int attempt : {1, 2}) {
+    uint64_t count = out.size();
+    tenon_error error = empty_abi_error();
+    const tenon_code code = call(out.data(), &count, &error);
+    if (code < 0) return from_abi(code, error, fmt::format("{}, {}", who, what));
+    const bool fits = count <= out.size();
+    if (!fits && (attempt == 2 || count > kMost)) {
+      return Error{
+          "D007",
+          fmt::format("{}, {}: it needs {} entries, where {} were given", who, what, count, out.size()),
+          "/data/plugin", "correct the plugin", TENON_E_RECIPE};
+    }
+    out.resize(count);
+    if (fits) break;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> Feeder::encode(const std::string& text) const {
+  TENON_CHECK(check_text());
+  TENON_TRY(auto tokens, filled<std::vector<int32_t>>(plugin_.id, "encode", text.size() + 16, [&](auto... a) {
+              return plugin_.table->encode(dataset_.get(), text.data(), text.size(), a...);
+            }));
+  const int64_t limit = token_limit();
+  for (const int32_t token : tokens) {
+    if (token >= 0 && (limit <= 0 || token < limit)) continue;
+    return Error{"D007",
+                 fmt::format("{}, encode: token {}, and 0 to {} were declared", plugin_.id, token, limit - 1),
+                 "/data/plugin", "correct the plugin", TENON_E_RECIPE};
+  }
+  return tokens;
+}
+
+Result<std::string> Feeder::decode(const std::vector<int32_t>& tokens) const {
+  TENON_CHECK(check_text());
+  return filled<std::string>(plugin_.id, "decode", tokens.size() * 16 + 16, [&](auto... a) {
+    return plugin_.table->decode(dataset_.get(), tokens.data(), tokens.size(), a...);
+  });
+}
+
+Status Feeder::check_text() const {
+  if (plugin_.table->encode != nullptr && plugin_.table->decode != nullptr) return {};
+  return Error{"D006", "the data plugin does not turn text into tokens", "/data/plugin", "",
+               TENON_E_UNSUPPORTED};
 }
 
 BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch) {

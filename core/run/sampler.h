@@ -7,6 +7,7 @@
 #include "plan/program/program.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
+#include "run/staging.h"
 
 namespace tenon {
 
@@ -46,23 +47,27 @@ class Feeder {
   int64_t num_samples() const { return info_.num_samples; }
   int64_t token_limit() const;
   std::string digest() const;  // hex
-  const tenon_data& table() const { return *plugin_.table; }
-  tenon_dataset* dataset() const { return dataset_.get(); }
+  // Text to tokens and back. Errors: D006 where the plugin does neither, D007, what it says.
+  Result<std::vector<int32_t>> encode(const std::string& text) const;
+  Result<std::string> decode(const std::vector<int32_t>& tokens) const;
 
   // Reads samples `indices` (those of one microbatch on this rank; -1: padding) into the inputs, whose
   // addresses are given by name; fills positions and sample numbers too. Of each sample only `ranges`.
+  // Errors: D007 where the plugin wrote something else than it declared, what it says.
   Status fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
               const std::map<std::string, char*>& inputs);
 
  private:
   explicit Feeder(const Plugged<tenon_data>& plugin) : plugin_(plugin) {}
-  void cut_tokens(const std::vector<char>& whole, int64_t samples, const std::vector<TokenRange>& ranges,
+  Status read(const std::vector<int64_t>& indices);
+  Status check_text() const;
+  void cut_tokens(const StagingBuffer& whole, int64_t samples, const std::vector<TokenRange>& ranges,
                   char* out) const;
   const Plugged<tenon_data>& plugin_;
   Handle<tenon_dataset> dataset_;
   tenon_data_info info_{};
   int64_t context_ = 0;
-  std::vector<std::vector<char>> whole_;  // samples before they are cut, by field
+  std::vector<StagingBuffer> whole_;  // samples as the plugin wrote them, by field
 };
 
 // Positions within a batch of the samples of one microbatch on one rank: ranks, then microbatches,

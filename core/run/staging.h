@@ -1,0 +1,40 @@
+// Where a data plugin writes a batch: memory that shows what it did wrong.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "tenon/data.h"
+
+namespace tenon {
+
+// Memory for one field. Behind it lie bytes that nobody may write, then a page that nobody can.
+class StagingBuffer {
+ public:
+  StagingBuffer() = default;
+  StagingBuffer(StagingBuffer&& other) noexcept;
+  StagingBuffer& operator=(StagingBuffer&& other) noexcept;
+  ~StagingBuffer();
+
+  // Room for `bytes`, aligned to 64. Keeps what it has where that fits. Error E010.
+  Status resize(size_t bytes);
+  // No value of any field that has a limit; see check().
+  void poison();
+  bool is_overrun() const;
+
+  char* data() const { return data_; }
+  size_t size() const { return bytes_; }
+
+ private:
+  char* mapped_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Whether what a plugin wrote is what it declared: within its buffer, every value of a field with a limit
+// from -1 to below it. A value that was not written is none of those. Error D007, which names `who`.
+Status check_written(const StagingBuffer& buffer, const tenon_field& field, const std::string& who);
+
+}  // namespace tenon
