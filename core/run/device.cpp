@@ -1,8 +1,15 @@
 #include "run/device.h"
 
+#include <cstring>
+
 #include "base/assert.h"
 
 namespace tenon {
+namespace {
+
+constexpr unsigned char kNoNumber = 0xFF;  // as any floating-point type: NaN
+
+}  // namespace
 
 Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, RankId id, const Mesh& mesh,
                                                      const tenon_rendezvous* rendezvous, int64_t timeout_ns) {
@@ -70,6 +77,7 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
   }
+  std::memset(space(Space::arena), kNoNumber, this->bytes(Space::arena));
   return {};
 }
 

@@ -80,6 +80,15 @@ double Session::read(const Program& program, const std::string& output) const {
   return *reinterpret_cast<const double*>(at);
 }
 
+namespace {
+
+Error no_number(const std::string& what) {
+  return Error{"N001", what, "",
+               "lower the learning rate, or clip gradients; resume from the last checkpoint", TENON_E_STATE};
+}
+
+}  // namespace
+
 Result<StepResult> Session::step(InstrTimes* times) {
   const ThreadPool::Use use(*pool_);
   const double start = seconds_now();
@@ -100,9 +109,7 @@ Result<StepResult> Session::step(InstrTimes* times) {
   out.loss = count > 0 ? read(program, "loss") / count : 0;
   out.grad_norm = read(program, "norm");
   if (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm)) {
-    return Error{"N001", fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm),
-                 "", "lower the learning rate, or clip gradients; resume from the last checkpoint",
-                 TENON_E_STATE};
+    return no_number(fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm));
   }
   steps_done_ = out.step;
   out.seconds = seconds_now() - start;
@@ -127,7 +134,10 @@ Result<EvalResult> Session::evaluate() {
     loss += read(program, "loss");
     count += read(program, "count");
   }
-  return EvalResult{count > 0 ? loss / count : 0, static_cast<int64_t>(count)};
+  const double mean = count > 0 ? loss / count : 0;
+  if (!std::isfinite(mean))
+    return no_number(fmt::format("validation behind step {}: loss {}", steps_done_, mean));
+  return EvalResult{mean, static_cast<int64_t>(count)};
 }
 
 Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) {
@@ -166,6 +176,7 @@ Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) 
   for (int64_t v = 0; v < vocab; ++v) {
     logits.push_back(out.dtype == Dtype::f64 ? reinterpret_cast<const double*>(at)[row * vocab + v]
                                              : reinterpret_cast<const float*>(at)[row * vocab + v]);
+    if (std::isnan(logits.back())) return no_number(fmt::format("the logit of token {} is NaN", v));
   }
   return logits;
 }

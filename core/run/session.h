@@ -63,9 +63,9 @@ class Session {
   // One optimizer step. Collective. Error N001 when the loss is not finite; the step then counts as not
   // done and parameters may hold NaN: load a checkpoint. `times`: as for Executor::run.
   Result<StepResult> step(InstrTimes* times = nullptr);
-  // Mean loss over eval.batches batches of the held-out tail, or over all of it. Collective.
+  // Mean loss over eval.batches batches of the held-out tail, or over all of it. Error N001. Collective.
   Result<EvalResult> evaluate();
-  // Logits of the last of `tokens` (at most `context`). Collective.
+  // Logits of the last of `tokens` (at most `context`). Error N001. Collective.
   Result<std::vector<double>> logits(const std::vector<int32_t>& tokens);
 
   int64_t steps_done() const { return steps_done_; }

@@ -37,7 +37,9 @@ Result<bool> Vote::any(bool mine, int64_t step) {
   tenon_code code = comm.start(sum_.get(), &stream, &error);
   if (code >= 0) code = comm.wait_host(sum_.get(), -1, &error);
   if (code < 0)
-    return from_abi(code, error, fmt::format("agreement at step {}, rank {}", step, device_.id().rank));
+    return from_abi(
+        code, error,
+        fmt::format("agreement at step {}, {}, rank {}", step, device_.plugins().comm.id, device_.id().rank));
   return word_ > 0;
 }
 
