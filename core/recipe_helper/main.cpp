@@ -122,8 +122,13 @@ int main(int argc, char** argv) {
   tenon_error error{};
   error.struct_size = sizeof(error);
   const tenon_code code = frontend->evaluate(&config, Output::emit, &output, &error);
+  if (code > TENON_DONE) {
+    std::fprintf(stderr, "answered %d, which is no code\n", code);
+    return 4;
+  }
   if (code < 0) {
-    std::fprintf(stderr, "%s\n", error.message);
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(strnlen(error.message, sizeof error.message)),
+                 error.message);
     return 4;
   }
   return output.written() ? 0 : 4;

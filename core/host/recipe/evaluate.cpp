@@ -121,6 +121,7 @@ Result<ResolvedRecipe> read_document(const RecipeRequest& request, const ChildEn
 // Why there is no document, from how the helper ended.
 Error explain(const RecipeRequest& request, const ChildEnd& end) {
   using Cause = ChildEnd::Cause;
+  const std::string who = "the front end " + request.plugin;
   const std::string said = end.messages.empty() ? "" : ": " + end.messages.substr(0, end.messages.find('\n'));
   switch (end.cause) {
     case Cause::too_slow:
@@ -136,11 +137,12 @@ Error explain(const RecipeRequest& request, const ChildEnd& end) {
         return limit(request, "the recipe used up its processor time",
                      "a search with several '.-' or '.*' in its pattern can take for ever");
       }
-      return helper_failed(request,
-                           "the front end crashed (signal " + std::to_string(end.status) + ")" + said);
+      return helper_failed(request, who + " crashed (signal " + std::to_string(end.status) + ")" + said);
     case Cause::exited:
-      return helper_failed(request, "the front end failed (exit " + std::to_string(end.status) + ")" + said);
-    default: return helper_failed(request, "the front end ended without an answer" + said);
+      return helper_failed(request, end.status == 0
+                                        ? who + " ended without an answer" + said
+                                        : who + " failed (exit " + std::to_string(end.status) + ")" + said);
+    default: return helper_failed(request, who + " ended without an answer" + said);
   }
 }
 

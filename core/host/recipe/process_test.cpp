@@ -116,11 +116,13 @@ std::string message_of_helper(const std::string& script) {
 
 TEST(Helper, that_answers_nonsense_is_told_from_a_bad_recipe) {
   EXPECT_EQ(message_of_helper("echo oops >&2; exit 3"),
-            "error[R017]: the front end failed (exit 3): oops\n  --> r.lua");
-  EXPECT_EQ(message_of_helper("kill -ABRT $$"), "error[R017]: the front end crashed (signal 6)\n  --> r.lua");
+            "error[R017]: the front end -c failed (exit 3): oops\n  --> r.lua");
+  EXPECT_EQ(message_of_helper("kill -ABRT $$"),
+            "error[R017]: the front end -c crashed (signal 6)\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo '{\"recipe\": {}}'"),
             "error[R017]: the front end's answer is incomplete\n  --> r.lua");
-  EXPECT_EQ(message_of_helper("exit 0"), "error[R017]: the front end failed (exit 0)\n  --> r.lua");
+  EXPECT_EQ(message_of_helper("exit 0"),
+            "error[R017]: the front end -c ended without an answer\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo '{'").substr(0, 54),
             "error[R017]: the front end's answer is damaged: not va");
   EXPECT_EQ(message_of_helper("while :; do echo 0123456789; done"),
@@ -131,7 +133,7 @@ TEST(Helper, that_answers_nonsense_is_told_from_a_bad_recipe) {
 TEST(Helper, that_dies_after_a_whole_document_is_not_trusted) {
   EXPECT_EQ(
       message_of_helper("echo '{\"recipe\": {}, \"provenance\": {}, \"parameters\": []}'; kill -SEGV $$"),
-      "error[R017]: the front end crashed (signal 11)\n  --> r.lua");
+      "error[R017]: the front end -c crashed (signal 11)\n  --> r.lua");
 }
 
 TEST(Helper, is_not_needed_for_a_resolved_recipe) {
