@@ -1,0 +1,258 @@
+// Plugins that are bad on purpose, in every slot: what the command makes of them.
+#include <algorithm>
+#include <set>
+
+#include "host/plugins/interfaces.h"
+#include "workplace.hpp"
+
+namespace tenon::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What stands beside the slots of tables.
+const std::vector<std::string> kOwnSlots{"load", "init", "deinit", "get_interface"};
+const std::vector<std::string> kDeadly{"crash", "exit", "_exit"};
+
+bool among(const std::string& what, const std::set<std::string>& names) { return names.contains(what); }
+
+// Functions without a code to answer with.
+bool is_void(const std::string& slot) {
+  return among(slot, {"close", "free", "domain_close", "group_close", "release", "abort", "stream_destroy",
+                      "event_destroy", "deinit", "load"});
+}
+bool gives_pointer(const std::string& slot) {
+  return among(slot,
+               {"open", "domain_open", "alloc", "group_open", "prepare", "event_create", "get_interface"});
+}
+
+std::vector<std::string> deeds_of(const std::string& slot) {
+  std::vector<std::string> out = kDeadly;
+  if (gives_pointer(slot)) out.push_back("null");
+  if (slot == "owner") out.push_back("code");
+  if (!is_void(slot) && slot != "get_interface" && slot != "owner")
+    for (const char* deed : {"code", "unknown", "text"}) out.push_back(deed);
+  return out;
+}
+
+// A plugin, and a run that uses it.
+struct Subject {
+  std::string id;
+  std::string interface;
+  std::vector<std::string> arguments;  // of train
+};
+
+const std::vector<Subject>& subjects() {
+  static const std::vector<Subject> all{
+      {"kernels/cpu", TENON_KERNELS, {"tiny.lua"}},
+      {"data/text", TENON_DATA, {"tiny.lua"}},
+      {"optimizer/adamw", TENON_OPTIMIZER, {"tiny.lua"}},
+      {"sink/jsonl", TENON_SINK, {"tiny.lua"}},
+      {"frontend/lua", TENON_FRONTEND, {"tiny.lua"}},
+      {"comm/local", TENON_COMM, {"tiny.lua", "-n", "2"}},
+      {"comm/ucx", TENON_COMM, {"tiny.lua", "-n", "2", "comm=comm/ucx"}},
+      {"schedule/1f1b", TENON_SCHEDULE, {"pipeline.lua", "-n", "2"}},
+      {"parallel/data", TENON_PASS, {"tiny.lua", "-n", "2"}},
+  };
+  return all;
+}
+
+// That nothing calls: memory of a CPU is the host's, and transfers are waited for.
+bool is_never_called(const Subject& subject, const std::string& slot) {
+  if (subject.interface == TENON_COMM) return among(slot, {"test", "wait_stream"});
+  if (subject.interface == TENON_OPTIMIZER) return slot == "stats";
+  if (subject.interface != TENON_KERNELS) return false;
+  return slot == "copy" || slot.starts_with("stream_") || slot.starts_with("event_");
+}
+
+struct Case {
+  const Subject* subject = nullptr;
+  std::string slot, deed;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.subject->id << ", " << c.slot << ": " << c.deed; }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> out;
+  for (const Subject& subject : subjects()) {
+    std::vector<std::string> slots = kOwnSlots;
+    for (const InterfaceSpec* spec : all_interfaces()) {
+      if (spec->id != subject.interface) continue;
+      for (const Slot& slot : spec->slots) slots.push_back(slot.name);
+    }
+    for (const std::string& slot : slots)
+      for (const std::string& deed : deeds_of(slot)) out.push_back({&subject, slot, deed});
+  }
+  return out;
+}
+
+// One deed of each slot, in turn.
+std::vector<Case> some_cases() {
+  std::vector<Case> out;
+  std::string before;
+  size_t turn = 0;
+  for (const Subject& subject : subjects()) {
+    if (subject.id == "comm/ucx") continue;
+    std::map<std::string, std::vector<Case>> by_slot;
+    for (const Case& c : all_cases())
+      if (c.subject == &subject && !is_never_called(subject, c.slot)) by_slot[c.slot].push_back(c);
+    for (const auto& [slot, cases] : by_slot) {
+      ++turn;
+      // All that a plugin has beside its tables is alike in all of them.
+      if (std::ranges::find(kOwnSlots, slot) != kOwnSlots.end() && subject.id != "kernels/cpu") continue;
+      out.push_back(cases[turn % cases.size()]);
+    }
+  }
+  return out;
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  std::string out = info.param.subject->id + "_" + info.param.slot + "_" + info.param.deed;
+  std::ranges::replace_if(
+      out, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return out;
+}
+
+std::string file_of(const std::string& id) {
+  std::string out = id;
+  std::ranges::replace(out, '/', '-');
+  return "libtenon-" + out + ".so";
+}
+
+// A folder where one plugin is bad.
+class BadPlace {
+ public:
+  BadPlace() {
+    place_.write_changed("pipeline.lua", "mesh = t.mesh { dp = p.dp },",
+                         "mesh = t.mesh { pp = 2 }, strategies = { t.strategy.pipeline {} },");
+  }
+
+  CommandResult run(const std::string& id, const std::string& slot, const std::string& deed,
+                    const std::vector<std::string>& arguments) const {
+    fs::create_directory(place_.at("bad"));
+    const std::string file = place_.at("bad/" + file_of(id));
+    if (!fs::exists(file)) fs::create_symlink(TENON_BAD_PLUGIN, file);
+    place_.write("bad/bad",
+                 std::string(TENON_PLUGIN_DIR) + "\n" + slot + "\n" + deed + "\n" + place_.at("mark"));
+    return place_.run(arguments, {"TENON_PLUGIN_PATH=" + place_.at("bad")});
+  }
+  CommandResult train(const Subject& subject, const std::string& slot, const std::string& deed,
+                      const std::vector<std::string>& more = {"steps=4", "save=2", "eval=2"}) const {
+    std::vector<std::string> arguments{"train", "--run-dir", "run"};
+    arguments.insert(arguments.end(), subject.arguments.begin(), subject.arguments.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(subject.id, slot, deed, arguments);
+  }
+  // Whether the deed was done.
+  bool marked() const { return fs::exists(place_.at("mark")); }
+  const Workplace& place() const { return place_; }
+
+ private:
+  Workplace place_;
+};
+
+void expect_named(const CommandResult& result, const Case& c) {
+  const std::string said = result.out + result.err;
+  EXPECT_EQ(result.signal, 0) << said;
+  EXPECT_GT(result.code, 0) << said;
+  EXPECT_EQ(result.out.find("done"), std::string::npos) << said;
+  EXPECT_NE(result.err.find("error["), std::string::npos) << said;
+  // Before a file has an id, or in the process of its own where a recipe is evaluated, the file is named.
+  const bool by_file = c.slot == "load" || c.subject->interface == TENON_FRONTEND;
+  const bool named = result.err.find(c.subject->id) != std::string::npos ||
+                     (by_file && result.err.find(file_of(c.subject->id)) != std::string::npos);
+  EXPECT_TRUE(named) << said;
+  if (std::ranges::find(kDeadly, c.deed) == kDeadly.end()) return;
+  if (c.subject->interface == TENON_FRONTEND && (c.slot == "evaluate" || c.slot == "get_interface"))
+    return;  // R017, from the process where recipes are evaluated
+  EXPECT_NE(result.err.find("error[W002]"), std::string::npos) << said;
+  const std::string call = c.slot == "load" ? "the loading of its file" : c.slot;
+  const std::string who = c.slot == "load" ? file_of(c.subject->id) : c.subject->id;
+  EXPECT_NE(result.err.find(who + ", " + call), std::string::npos) << said;
+}
+
+class Slots : public testing::TestWithParam<Case> {};
+
+TEST_P(Slots, a_bad_one_is_named) {
+  const Case& c = GetParam();
+  const BadPlace bad;
+  CommandResult result;
+  if (c.slot == "encode" || c.slot == "decode") {
+    ASSERT_EQ(bad.place().run({"train", "tiny.lua", "--run-dir", "run", "steps=1", "save=1"}).code, 0);
+    result = bad.run(c.subject->id, c.slot, c.deed, {"sample", "run", "--prompt", "a", "--length", "2"});
+  } else if (c.slot == "abort") {  // a loss that is no number
+    result = bad.train(*c.subject, c.slot, c.deed, {"optim=sgd", "lr=1e30", "clip=0"});
+  } else {
+    result = bad.train(*c.subject, c.slot, c.deed);
+  }
+  const bool called = !is_never_called(*c.subject, c.slot);
+  EXPECT_EQ(bad.marked(), called) << result.out << result.err;
+  if (called)
+    expect_named(result, c);
+  else
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(all, Slots, testing::ValuesIn(all_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(sample, Slots, testing::ValuesIn(some_cases()), name_of);
+
+// The matrix proves something only if a plugin that is not bad trains.
+TEST(Wrapped, good_plugins_train) {
+  for (const Subject& subject : subjects()) {
+    const BadPlace bad;
+    const CommandResult result = bad.train(subject, "none", "none");
+    EXPECT_EQ(result.code, 0) << subject.id << result.out << result.err;
+    EXPECT_NE(result.out.find("done"), std::string::npos);
+  }
+}
+
+// -- Values -----------------------------------------------------------------------------------------------
+
+void expect_values_refused(const std::string& id, const std::string& slot, const std::string& deed,
+                           const std::string& text) {
+  SCOPED_TRACE(id + ", " + slot + ": " + deed);
+  const auto subject = std::ranges::find(subjects(), id, &Subject::id);
+  const BadPlace bad;
+  const CommandResult result = bad.train(*subject, slot, deed);
+  EXPECT_TRUE(bad.marked());
+  EXPECT_GT(result.code, 0) << result.out;
+  EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+  EXPECT_FALSE(fs::exists(bad.place().at("run/checkpoints/step-2"))) << "they were saved";
+}
+
+TEST(Values, of_data_beyond_what_it_declared_are_named) {
+  expect_values_refused("data/text", "read", "limit",
+                        "error[D007]: data/text gave 1073741824 as value 127 of");
+  expect_values_refused("data/text", "read", "below", "error[D007]: data/text gave -2 as value 127 of field");
+  expect_values_refused("data/text", "read", "unwritten",
+                        "error[D007]: data/text left value 0 of field 'tokens'");
+  expect_values_refused("data/text", "read", "past",
+                        "error[D007]: data/text wrote past the 512 bytes of field");
+  expect_values_refused("data/text", "read", "far", "in data/text, read");  // on the page behind
+}
+
+TEST(Values, that_a_kernel_or_an_update_left_out_or_spoiled_are_no_numbers) {
+  expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N001]");
+  expect_values_refused("optimizer/adamw", "step", "nan", "error[N001]");
+}
+
+TEST(Plugins, one_that_ends_its_process_hides_no_other) {
+  for (const std::string& deed : kDeadly) {
+    const BadPlace bad;
+    const CommandResult result = bad.run("sink/jsonl", "load", deed, {"plugins", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::map<std::string, json> listed;
+    const json list = parse_lines(result.out).at(0);
+    for (const json& plugin : list) listed.emplace(plugin.at("path"), plugin);
+    const json& refused = listed.at(bad.place().at("bad/" + file_of("sink/jsonl")));
+    EXPECT_NE(refused.at("error").get<std::string>().find("a process that opens it"), std::string::npos)
+        << refused;
+    for (const Subject& subject : subjects()) {
+      const json& good = listed.at(std::string(TENON_PLUGIN_DIR) + "/" + file_of(subject.id));
+      EXPECT_FALSE(good.contains("error")) << good;
+      EXPECT_NE(good.at("doc"), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::test
