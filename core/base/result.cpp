@@ -29,6 +29,18 @@ const char* default_code(tenon_code kind) {
   }
 }
 
+// The text, of which the cause is cut first: place and fix say whose words it is.
+std::string text_within(const Error& error, size_t room) {
+  std::string text = error.text();
+  if (text.size() <= room) return text;
+  const size_t excess = text.size() - room + 3;
+  if (excess >= error.cause.size()) return text;
+  Error shorter = error;
+  shorter.cause.resize(error.cause.size() - excess);
+  shorter.cause += "...";
+  return shorter.text();
+}
+
 }  // namespace
 
 Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who) {
@@ -44,7 +56,7 @@ Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who
 tenon_code to_abi(const Error& error, tenon_error* out) {
   const tenon_code kind = error.kind < 0 ? error.kind : TENON_E_UNKNOWN;
   if (out == nullptr) return kind;
-  const std::string text = error.text();
+  const std::string text = text_within(error, sizeof(out->message) - 1);
   out->code = kind;
   out->vendor_code = 0;
   out->vendor[0] = '\0';
