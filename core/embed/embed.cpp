@@ -3,8 +3,10 @@
 #include "tenon/embed.h"
 
 #include <fenv.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -22,6 +24,7 @@ struct tenon_context {
 
 struct tenon_run {
   std::unique_ptr<tenon::embed::Run> it;
+  mutable std::atomic<bool> busy{false};  // in a call
 };
 
 namespace tenon::embed {
@@ -29,6 +32,24 @@ namespace {
 
 Error bad_argument(const std::string& cause, const std::string& fix = "") {
   return Error{"A010", cause, "", fix, TENON_E_ARGUMENT};
+}
+
+// Opening evaluates, compiles and proves on the caller's thread. What is left of its stack is asked of the
+// system; of a stack that is none of its own (a coroutine's) nothing is known.
+Status check_stack() {
+  constexpr size_t kNeeded = size_t{192} << 10;  // small models need 80
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  void* low = nullptr;
+  size_t size = 0;
+  const bool known = pthread_attr_getstack(&attributes, &low, &size) == 0;
+  pthread_attr_destroy(&attributes);
+  const auto here = reinterpret_cast<uintptr_t>(&attributes), begin = reinterpret_cast<uintptr_t>(low);
+  if (!known || here < begin || here >= begin + size || here - begin >= kNeeded) return {};
+  return Error{"E029",
+               "the calling thread has " + std::to_string((here - begin) >> 10) + " KiB of stack left, and " +
+                   std::to_string(kNeeded >> 10) + " KiB are needed",
+               "", "call from a thread with a larger stack", TENON_E_MEMORY};
 }
 
 // What a call needs not to be NULL.
@@ -126,6 +147,23 @@ std::shared_ptr<LogQueue> log_of(const tenon_run* run) {
   return run == nullptr ? nullptr : run->it->context().shared_log();
 }
 
+// A call on a run, which one thread makes at a time. `call` gives Result<tenon_code>.
+template <class Call>
+tenon_code guarded_run(const tenon_run* run, const char* function, tenon_error* error,
+                       const Call& call) noexcept {
+  if (run != nullptr && run->busy.exchange(true, std::memory_order_acquire)) {
+    return to_abi(Error{"E028", std::string(function) + ": another call on this run has not ended", "",
+                        "serialise the calls on a run", TENON_E_STATE},
+                  error);
+  }
+  const tenon_code code = guarded(log_of(run), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need(function, {{"run", run}}));
+    return call();
+  });
+  if (run != nullptr) run->busy.store(false, std::memory_order_release);
+  return code;
+}
+
 // Opening is what loads foreign code: its handlers go.
 Result<tenon_code> open_run(tenon_context* context, ResolvedRecipe resolved, std::string root,
                             const tenon_run_options& options, tenon_run** out) {
@@ -197,6 +235,7 @@ tenon_code tenon_run_open(tenon_context* context, const char* recipe, const char
   return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
     TENON_CHECK(need("tenon_run_open", {{"context", context}, {"recipe", recipe}, {"out", out}}));
     TENON_CHECK(check_size("tenon_run_options", options));
+    TENON_CHECK(check_stack());
     if (num_overrides > 0) TENON_CHECK(need("tenon_run_open", {{"overrides", overrides}}));
     std::vector<std::string> texts;
     for (uint32_t i = 0; i < num_overrides; ++i) {
@@ -216,6 +255,7 @@ tenon_code tenon_run_open_json(tenon_context* context, const char* text, uint64_
   return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
     TENON_CHECK(need("tenon_run_open_json", {{"context", context}, {"text", text}, {"out", out}}));
     TENON_CHECK(check_size("tenon_run_options", options));
+    TENON_CHECK(check_stack());
     const tenon_run_options given = copy_in(options);
     TENON_TRY(std::string root, absolute_root(given, {}));
     ResolvedRecipe resolved;
@@ -225,9 +265,14 @@ tenon_code tenon_run_open_json(tenon_context* context, const char* text, uint64_
 }
 
 tenon_code tenon_run_close(tenon_run* run, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    if (run == nullptr) return TENON_OK;
+  if (run == nullptr) return TENON_OK;
+  const std::shared_ptr<LogQueue> log = log_of(run);
+  const tenon_code code = guarded_run(run, "tenon_run_close", error, [&]() -> Result<tenon_code> {
     TENON_CHECK(run->it->may_close());
+    return TENON_OK;
+  });
+  if (code < 0) return code;
+  return guarded(log, error, [&]() -> Result<tenon_code> {
     Context& context = run->it->context();
     delete run;
     --context.open_runs;
@@ -236,8 +281,7 @@ tenon_code tenon_run_close(tenon_run* run, tenon_error* error) {
 }
 
 tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_step", {{"run", run}}));
+  return guarded_run(run, "tenon_run_step", error, [&]() -> Result<tenon_code> {
     TENON_CHECK(check_size("tenon_step_result", result));
     TENON_TRY(const auto done, run->it->step());
     if (!done) return TENON_DONE;
@@ -248,8 +292,8 @@ tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error
 }
 
 tenon_code tenon_run_eval(tenon_run* run, tenon_eval_result* result, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_eval", {{"run", run}, {"result", result}}));
+  return guarded_run(run, "tenon_run_eval", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_eval", {{"result", result}}));
     TENON_CHECK(check_size("tenon_eval_result", result));
     TENON_TRY(const EvalResult eval, run->it->evaluate());
     copy_out<tenon_eval_result>({0, 0, eval.tokens, eval.loss}, result);
@@ -258,16 +302,16 @@ tenon_code tenon_run_eval(tenon_run* run, tenon_eval_result* result, tenon_error
 }
 
 tenon_code tenon_run_save(tenon_run* run, const char* directory, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_save", {{"run", run}, {"directory", directory}}));
+  return guarded_run(run, "tenon_run_save", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_save", {{"directory", directory}}));
     TENON_CHECK(run->it->save(directory));
     return TENON_OK;
   });
 }
 
 tenon_code tenon_run_resume(tenon_run* run, const char* directory, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_resume", {{"run", run}, {"directory", directory}}));
+  return guarded_run(run, "tenon_run_resume", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_resume", {{"directory", directory}}));
     TENON_CHECK(run->it->resume(directory));
     return TENON_OK;
   });
@@ -275,8 +319,8 @@ tenon_code tenon_run_resume(tenon_run* run, const char* directory, tenon_error* 
 
 tenon_code tenon_run_logits(tenon_run* run, const int32_t* tokens, uint64_t num_tokens, double* out,
                             uint64_t* count, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_logits", {{"run", run}, {"tokens", tokens}, {"count", count}}));
+  return guarded_run(run, "tenon_run_logits", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_logits", {{"tokens", tokens}, {"count", count}}));
     TENON_TRY(const auto logits, run->it->logits({tokens, tokens + num_tokens}));
     if (out != nullptr && *count < logits.size()) {
       return bad_argument(std::to_string(logits.size()) + " logits, but room for " + std::to_string(*count),
@@ -289,8 +333,8 @@ tenon_code tenon_run_logits(tenon_run* run, const int32_t* tokens, uint64_t num_
 }
 
 tenon_code tenon_run_info(const tenon_run* run, tenon_info* info, tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_info", {{"run", run}, {"info", info}}));
+  return guarded_run(run, "tenon_run_info", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_info", {{"info", info}}));
     TENON_CHECK(check_size("tenon_info", info));
     copy_out(run->it->info(), info);
     return TENON_OK;
@@ -303,8 +347,8 @@ const char* tenon_run_tensor_name(const tenon_run* run, uint64_t index) {
 
 tenon_code tenon_run_export(tenon_run* run, const char* name, DLManagedTensorVersioned** out,
                             tenon_error* error) {
-  return guarded(log_of(run), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_export", {{"run", run}, {"name", name}, {"out", out}}));
+  return guarded_run(run, "tenon_run_export", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_export", {{"name", name}, {"out", out}}));
     TENON_TRY(*out, run->it->view(name));
     return TENON_OK;
   });

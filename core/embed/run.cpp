@@ -18,8 +18,8 @@ bool is_one_of(const Error& error, std::initializer_list<const char*> codes) {
 
 // Every rank sees the same, before or after all communication.
 bool step_survives(const Error& error) { return error.code == "N001"; }
-bool eval_survives(const Error& error) { return error.code == "D004"; }
-bool logits_survives(const Error& error) { return error.kind == TENON_E_ARGUMENT; }
+bool eval_survives(const Error& error) { return is_one_of(error, {"D004", "N001"}); }
+bool logits_survives(const Error& error) { return error.kind == TENON_E_ARGUMENT || error.code == "N001"; }
 // Ranks tell each other how far they came.
 bool storage_survives(const Error& error) { return error.code.starts_with('C'); }
 
@@ -97,6 +97,10 @@ Status Run::prepare(std::string root, const tenon_run_options& options) {
   timeout_ns_ = common.timeout_ns;
   TENON_CHECK(meet(options));
   TENON_CHECK(choose_run_id());
+  // Ranks that are threads share one; what refuses their number does so before they are started.
+  if (meeting_.memory != nullptr) {
+    TENON_TRY(common.programs, compile_programs(recipe_, plugins_, meeting_.world, training_));
+  }
   return open_sessions(common);
 }
 

@@ -99,6 +99,17 @@ std::vector<checkpoint::TensorPart> Checkpoints::parts_to_save() const {
   return parts;
 }
 
+Status Checkpoints::check_owner(checkpoint::Storage& storage, const std::string& directory,
+                                const std::string& run_id) {
+  const Error failed{"C010", "rank 0 found checkpoints of another run", directory, "", TENON_E_ABORTED};
+  TENON_TRY(const std::string checked,
+            session_.peers().from_rank_0("owner", failed, [&]() -> Result<std::string> {
+              TENON_CHECK(checkpoint::check_owner(storage, directory, run_id));
+              return directory;
+            }));
+  return {};
+}
+
 Result<std::string> Checkpoints::save(checkpoint::Storage& storage, const std::string& directory,
                                       const std::string& run_id) {
   Peers& peers = session_.peers();

@@ -24,6 +24,8 @@ class Checkpoints {
   // Which start of the run this is, from 1: one more than that of the checkpoint that was loaded.
   int64_t attempt() const { return attempt_; }
 
+  // Refuses a folder that holds another run's (C010), before a step is done in vain. Collective.
+  Status check_owner(checkpoint::Storage& storage, const std::string& directory, const std::string& run_id);
   // Writes checkpoint step-<N> into `directory`. Collective. Returns its path.
   Result<std::string> save(checkpoint::Storage& storage, const std::string& directory,
                            const std::string& run_id);

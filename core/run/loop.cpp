@@ -18,7 +18,10 @@ class Loop {
 
   Result<LoopEnd> run() {
     TENON_TRY(vote_, Vote::open(session_.device()));
-    if (options_.resume) TENON_CHECK(load());
+    if (options_.resume)
+      TENON_CHECK(load());
+    else
+      TENON_CHECK(checkpoints_.check_owner(storage_, options_.checkpoints, options_.run_id));
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_start(session_));
     while (session_.steps_done() < recipe_.steps) {
       TENON_TRY(const bool stop,

@@ -44,6 +44,18 @@ TEST(Ranks, a_number_that_does_not_fit_the_mesh_is_an_error) {
   EXPECT_TRUE(has(run.opened().text, "error[P001]")) << run.opened().text;
 }
 
+int threads_now() {
+  return static_cast<int>(std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator()));
+}
+
+TEST(Ranks, more_than_the_mesh_allows_are_refused_before_threads_start) {
+  const Folder folder;
+  const Context context;
+  OpenRun run(context, tiny(), folder.path(), virtual_ranks(1000000));  // dp takes what is there
+  EXPECT_TRUE(has(run.opened().text, "error[P010]")) << run.opened().text;
+  EXPECT_EQ(threads_now(), 1);
+}
+
 TEST(Ranks, a_checkpoint_of_two_ranks_goes_on_with_one_and_back) {
   const Folder folder;
   const Context context;

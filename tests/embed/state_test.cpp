@@ -1,4 +1,7 @@
 // Views of tensors in place, checkpoints, and what a run refuses when.
+#include <pthread.h>
+
+#include <atomic>
 #include <thread>
 
 #include "support.h"
@@ -192,6 +195,64 @@ TEST(State, a_loss_that_is_not_finite_is_an_error_from_which_resuming_recovers) 
     ASSERT_EQ(run.resume(folder / "out").code, TENON_OK);
     EXPECT_EQ(run.step().code, TENON_OK);
   }
+}
+
+// -- Threads of the caller --------------------------------------------------------------------------------
+
+TEST(Threads, two_in_one_run_are_told_and_do_not_hang) {
+  const Folder folder;
+  const Context context;
+  Json recipe = tiny();
+  recipe["steps"] = 1000000;
+  OpenRun run(context, recipe, folder.path());
+  ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+  std::atomic<int> refused{0}, done{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (refused == 0) {
+        const Outcome step = run.step();
+        if (step.code == TENON_OK) {
+          ++done;
+          continue;
+        }
+        EXPECT_EQ(step.code, TENON_E_STATE);
+        EXPECT_TRUE(has(step.text, "error[E028]: tenon_run_step: another call on this run")) << step.text;
+        ++refused;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(done, 0);
+  EXPECT_EQ(run.step().code, TENON_OK) << "the run is as good as before";
+}
+
+// The text of opening a run on a thread with so small a stack.
+std::string opened_with_stack(size_t bytes) {
+  std::string text = "not started";
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, bytes);
+  pthread_t thread{};
+  const auto body = [](void* out) -> void* {
+    const Folder folder;
+    const Context context;
+    OpenRun run(context, tiny(), folder.path());
+    *static_cast<std::string*>(out) = run.opened().text;
+    if (run.opened().code == TENON_OK) {
+      const Outcome step = run.step();
+      *static_cast<std::string*>(out) = step.text;
+    }
+    return nullptr;
+  };
+  if (pthread_create(&thread, &attributes, body, &text) == 0) pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  return text;
+}
+
+TEST(Threads, with_too_small_a_stack_are_told) {
+  EXPECT_TRUE(has(opened_with_stack(size_t{64} << 10), "error[E029]: the calling thread has "));
+  EXPECT_EQ(opened_with_stack(size_t{256} << 10), "");
 }
 
 }  // namespace

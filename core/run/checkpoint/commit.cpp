@@ -81,20 +81,13 @@ Status write_manifest(Storage& storage, const std::string& tmp, const std::strin
   return storage.sync_directory(tmp);
 }
 
-// A root belongs to one run, and the new checkpoint must become its latest.
-Status check_root(Storage& storage, const std::string& root, const SaveId& id, NewerSteps newer) {
+Status check_newer(Storage& storage, const std::string& root, const SaveId& id, NewerSteps newer) {
+  if (newer != NewerSteps::kRefuse) return {};
   TENON_TRY(const std::vector<Listing> listings, list_checkpoints(storage, root));
   for (const Listing& listing : listings) {
-    if (listing.error) continue;
-    if (listing.id.run_id != id.run_id) {
-      return Error{kRootConflict,
-                   "holds a checkpoint of run '" + listing.id.run_id + "', not of '" + id.run_id + "'",
-                   listing.directory, "give each run a folder of its own", TENON_E_CHECKPOINT};
-    }
-    if (listing.step > id.step && newer == NewerSteps::kRefuse) {
-      return Error{kRootConflict, "is newer than step " + std::to_string(id.step) + ", which is to be saved",
-                   listing.directory, "resume from it, or remove it", TENON_E_CHECKPOINT};
-    }
+    if (listing.error || listing.step <= id.step) continue;
+    return Error{kRootConflict, "is newer than step " + std::to_string(id.step) + ", which is to be saved",
+                 listing.directory, "resume from it, or remove it", TENON_E_CHECKPOINT};
   }
   return {};
 }
@@ -160,7 +153,9 @@ Result<std::string> commit(Storage& storage, const std::string& root, const std:
     return bad_argument("not a temporary directory in '" + base + "'", tmp);
   }
   TENON_TRY(const std::string text, make_manifest(reports, attempt, id, meta));
-  TENON_CHECK(check_root(storage, base, id, options.newer));
+  // Once more: somebody else may have saved here meanwhile.
+  TENON_CHECK(check_owner(storage, base, id.run_id));
+  TENON_CHECK(check_newer(storage, base, id, options.newer));
   TENON_CHECK(write_manifest(storage, attempt, text));
   TENON_CHECK(read_back(storage, attempt, options.verify_payload));
 

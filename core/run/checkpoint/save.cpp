@@ -113,12 +113,24 @@ Result<ShardLayout> plan_layout(const Report& report, const std::vector<Source>&
 
 }  // namespace
 
+Status check_owner(Storage& storage, const std::string& root, const std::string& run_id) {
+  TENON_TRY(const std::vector<Listing> listings, list_checkpoints(storage, root));
+  for (const Listing& listing : listings) {
+    if (listing.error || listing.id.run_id == run_id) continue;
+    return Error{kRootConflict,
+                 "holds a checkpoint of run '" + listing.id.run_id + "', not of '" + run_id + "'",
+                 listing.directory, "give each run a folder of its own", TENON_E_CHECKPOINT};
+  }
+  return {};
+}
+
 Result<std::string> begin(Storage& storage, const std::string& root, const SaveId& id,
                           const std::string& nonce) {
   TENON_CHECK(check_id(id));
   if (!is_token(nonce))
     return bad_argument("nonce '" + nonce + "': must be 1 to 64 of A-Z a-z 0-9 . _ -", root);
   const std::string base = trimmed(root);
+  TENON_CHECK(check_owner(storage, base, id.run_id));
   TENON_CHECK(make_path(storage, base));
   TENON_TRY(const std::vector<std::string> names, storage.list(base));
   for (const std::string& name : names) {

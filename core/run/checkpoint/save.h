@@ -44,9 +44,13 @@ struct CommitOptions {
   bool verify_payload = true;
 };
 
+// Whether `root` may hold checkpoints of this run: C010 when a sound one of another is there. A root that is
+// missing may.
+Status check_owner(Storage& storage, const std::string& root, const std::string& run_id);
+
 // Removes what dead saves left and makes the directory `root`/.tmp-<step>-<nonce>; makes `root` when missing.
 // Returns its path, to be given to write_shard on every rank. `nonce` is unique per attempt: 1 to 64 of
-// A-Z a-z 0-9 . _ -. Fails with C002 (storage), C007 (argument).
+// A-Z a-z 0-9 . _ -. Fails with C002 (storage), C007 (argument), C010 (another run).
 Result<std::string> begin(Storage& storage, const std::string& root, const SaveId& id,
                           const std::string& nonce);
 
