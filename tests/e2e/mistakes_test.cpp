@@ -543,5 +543,24 @@ TEST(CommandLine, the_stages_of_a_plan_that_is_refused) {
   EXPECT_NE(program.err.find("error[P035]"), std::string::npos) << program.err;
 }
 
+TEST(Folders, of_another_run_are_refused_before_the_first_step) {
+  const Workplace place;
+  ASSERT_EQ(place.run({"train", "tiny.lua", "--run-dir", "run", "steps=2", "save=2"}).code, 0);
+  std::filesystem::remove(place.at("run/run.json"));
+  const CommandResult result = place.run({"train", "tiny.lua", "--run-dir", "run", "steps=4", "save=4"});
+  EXPECT_EQ(result.code, 5) << result.out;
+  EXPECT_NE(result.err.find("error[C010]: holds a checkpoint of run"), std::string::npos) << result.err;
+  EXPECT_EQ(result.out.find("step "), std::string::npos) << result.out;
+}
+
+// A path of this machine looks like a pointer into the recipe.
+TEST(Folders, that_are_absolute_are_no_places_in_the_recipe) {
+  const Workplace place;
+  ASSERT_EQ(place.run({"train", "tiny.lua", "--run-dir", place.at("run"), "steps=2"}).code, 0);
+  const CommandResult result = place.run({"resume", place.at("run")});
+  EXPECT_EQ(result.err, "error[C001]: no checkpoint can be loaded\n  --> " + place.at("run/checkpoints") +
+                            "\n  fix: check the folder, or start without resuming\n");
+}
+
 }  // namespace
 }  // namespace tenon::test

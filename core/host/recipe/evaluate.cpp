@@ -188,8 +188,21 @@ std::string place_of(const ResolvedRecipe& recipe, const std::string& pointer) {
   }
 }
 
+namespace {
+
+// A place such as /data/options may be a pointer into the recipe or a path of this machine.
+bool is_pointer(const std::string& place, const ResolvedRecipe& recipe) {
+  if (!place.starts_with('/')) return false;
+  if (recipe.provenance.contains(place)) return true;
+  if (!recipe.recipe.contains(place.substr(1, place.find('/', 1) - 1))) return false;
+  struct stat info {};
+  return stat(place.c_str(), &info) != 0;
+}
+
+}  // namespace
+
 Error locate(Error error, const ResolvedRecipe& recipe) {
-  if (!error.place.starts_with('/')) return error;
+  if (!is_pointer(error.place, recipe)) return error;
   const std::string place = place_of(recipe, error.place);
   const size_t second = place.rfind(':');
   const size_t first =
