@@ -1,11 +1,22 @@
 // tenon/base.h - the vocabulary that every interface shares: codes, errors, options, shapes.
 //
-// Layout rules of the whole folder (each is checked by tests/abi):
-//   * An extensible struct begins with `struct_size`, set by whoever FILLS it. Readers test one field
-//     at a time with TENON_HAS, never a size for equality. Fields are appended, never changed.
-//   * No tail padding: TENON_SEAL refuses it, because a field could hide inside an old size.
-//   * Fixed-width integers; enumerators are named, the fields that hold them are uint32_t.
-//   * Small plain values marked "sealed" carry no size and never change.
+// Layout rules of the whole folder. They hold in both directions, so that a binary of an older minor and one
+// of a newer one understand each other (tests/abi):
+//   storage  An extensible struct begins with `struct_size`: how many bytes there are. Whoever OWNS the
+//   storage
+//            sets it, whoever fills the rest. Nobody reads or writes behind it: TENON_HAS asks for one field,
+//            tenon_fill reads or writes a whole struct. Never test a size for equality.
+//   growth   Fields, slots and enumerators are appended: never changed, moved or removed, nor is what they
+//            mean. Zero in a field that was appended means as before, and so does its absence.
+//   arrays   Of structs that may grow: arrays of pointers, so that the distance of two elements is nobody's.
+//   sealed   Small plain values marked so carry no size, and never change.
+//   padding  None at the end of a struct (TENON_SEAL): a field could hide inside an old size.
+//   types    Fixed-width integers; enumerators are named, the fields that hold them are uint32_t.
+//   flags    A bit that this host does not know is refused from a plugin that was built for its minor or an
+//            older one, for there it is a mistake, and ignored from one that was built for a newer one.
+//   tables   What cannot grow so gets a new interface id ("tenon.sink/2"); the host goes on serving the old
+//   one. drafts   In draft/ anything may change with any minor: host and plugin must have been built for the
+//   same.
 // Thread tags: [any-thread] the caller serialises calls on one object; [thread-safe] no serialising
 // needed; [init-thread] while loading; [rank-thread] the thread that executes one rank's program.
 // C11 and C++20, LP64 little-endian.
@@ -14,6 +25,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "dlpack.h"
 
@@ -26,17 +38,40 @@ extern "C" {
 #define TENON_NOEXCEPT
 #endif
 
-// While the major is 0 there is no promise: host and plugin must agree on both numbers.
+// A minor only appends. A plugin names the one that it was built for and the oldest that it can do with
+// (tenon/plugin.h); 0.2 is the oldest that a host accepts, for it broke with 0.1.
 #define TENON_ABI_MAJOR 0u
-#define TENON_ABI_MINOR 1u
+#define TENON_ABI_MINOR 2u
+#define TENON_ABI_OLDEST_MINOR 2u
 
 #define TENON_END(T, f) (offsetof(T, f) + sizeof(((T*)0)->f))
+// Whether a field is there; whether a slot is there and filled.
 #define TENON_HAS(p, T, f) ((p)->struct_size >= TENON_END(T, f))
+#define TENON_FN(p, T, f) (TENON_HAS(p, T, f) && (p)->f != NULL)
 #define TENON_SEAL(T, last) TENON_STATIC_ASSERT(sizeof(T) == TENON_END(T, last), #T " has tail padding")
 
 TENON_STATIC_ASSERT(sizeof(void*) == 8 && sizeof(long) == 8, "tenon is LP64 only");
 
-// >= 0 is not an error. An unknown negative code is treated as TENON_E_INTERNAL.
+// Copies one extensible struct into another of the same type, whichever of the two is older: no more than is
+// there, and no more than there is room for. What `to` has beyond that is zeroed; its struct_size stays, for
+// it is its owner's. So one answers a caller, and so one reads what a caller passes:
+//   const tenon_kernel_info mine = {.struct_size = sizeof mine, ...};  tenon_fill(info, &mine);
+//   tenon_comm_config mine = {.struct_size = sizeof mine};             tenon_fill(&mine, config);
+// Does nothing where either is NULL.
+static inline void tenon_fill(void* to, const void* from) {
+  const size_t head = sizeof(uint32_t);
+  uint32_t room = 0, there = 0;
+  if (to == NULL || from == NULL) return;
+  memcpy(&room, to, head);
+  memcpy(&there, from, head);
+  if (room <= head) return;
+  const size_t shared = (there < room ? there : room) > head ? (there < room ? there : room) - head : 0;
+  memcpy((char*)to + head, (const char*)from + head, shared);
+  memset((char*)to + head + shared, 0, room - head - shared);
+}
+
+// >= 0 is not an error. An unknown negative code is treated as TENON_E_INTERNAL, an unknown positive one, or
+// one that a function does not name, too.
 typedef int32_t tenon_code;
 enum {
   TENON_OK = 0,
@@ -60,7 +95,7 @@ enum {
 
 // Errors are values: the caller owns the storage, the callee writes into it. Nothing to free,
 // nothing that can dangle. A function that takes one accepts NULL. On error the outputs of a call
-// are untouched and nothing needs cleaning up.
+// are untouched and nothing needs cleaning up. tenon_fill writes one.
 typedef struct tenon_error {
   uint32_t struct_size;
   tenon_code code;
@@ -100,7 +135,7 @@ typedef struct tenon_option_decl {
   const char* doc;
   const char* fallback;  // default value as text ("0.9", "true", ""); NULL: the option is required
   const char* choices;   // strings only: allowed values separated by '|'; NULL: any
-  double min, max;       // numbers only, inclusive; ignored where min > max
+  double min, max;       // numbers only, inclusive; no limits where min > max, or where they are absent
 } tenon_option_decl;
 TENON_SEAL(tenon_option_decl, max);
 

@@ -44,12 +44,13 @@ enum {
 
 typedef struct tenon_comm_config {
   uint32_t struct_size;
+  uint32_t num_options;
+  const tenon_host* host;       // never NULL; valid until domain_close
+  const tenon_option* options;  // all declared options, in order
   int32_t rank;
   int32_t world;
-  uint32_t num_options;
   DLDevice device;
   int64_t timeout_ns;                  // for opening and for every wait without its own; < 0: none
-  const tenon_option* options;         // all declared options, in order
   const tenon_rendezvous* rendezvous;  // never NULL; borrowed until domain_close
 } tenon_comm_config;
 TENON_SEAL(tenon_comm_config, rendezvous);

@@ -14,27 +14,31 @@ extern "C" {
 
 typedef struct tenon_dataset tenon_dataset;
 
-typedef struct tenon_field {  // one tensor of a sample. Sealed.
-  const char* name;           // "tokens", "targets": the model's inputs of the same names
-  tenon_shape shape;          // of one sample; owned by the dataset
-  int64_t limit;              // integer fields: every value is below this (and >= -1); 0: no bound
+typedef struct tenon_field {  // one tensor of a sample
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char* name;   // "tokens", "targets": the model's inputs of the same names
+  tenon_shape shape;  // of one sample; owned by the dataset
+  int64_t limit;      // integer fields: every value is below this (and >= -1); 0: no bound
 } tenon_field;
+TENON_SEAL(tenon_field, limit);
 
 typedef struct tenon_data_info {
   uint32_t struct_size;
   uint32_t num_fields;
   int64_t num_samples;
-  const tenon_field* fields;  // owned by the dataset
-  uint8_t digest[32];         // of the content: all hosts compare it; saved in checkpoints
+  const tenon_field* const* fields;  // owned by the dataset
+  uint8_t digest[32];                // of the content: all hosts compare it; saved in checkpoints
 } tenon_data_info;
 TENON_SEAL(tenon_data_info, digest);
 
 typedef struct tenon_data_config {
   uint32_t struct_size;
   uint32_t num_options;
-  const tenon_option* options;
-  const char* root;  // relative paths start here; never NULL
-  int64_t context;   // tokens per sample
+  const tenon_host* host;       // never NULL; valid until close
+  const tenon_option* options;  // all declared options, in order
+  const char* root;             // relative paths start here; never NULL
+  int64_t context;              // tokens per sample
 } tenon_data_config;
 TENON_SEAL(tenon_data_config, context);
 
@@ -43,14 +47,15 @@ typedef struct tenon_data {
   uint32_t reserved;
   tenon_code (*open)(const tenon_data_config* config, tenon_dataset** out, tenon_error* error);
   void (*close)(tenon_dataset* dataset);
+  // The same each time. [any-thread]
   tenon_code (*describe)(tenon_dataset* dataset, tenon_data_info* info, tenon_error* error);
   // Writes field f of samples indices[0..n) into outs[f], dense and in order. Pure in the indices.
   // In "targets" a value of -1 marks padding, which counts neither in the loss nor in the token
   // count. [thread-safe]
   tenon_code (*read)(tenon_dataset* dataset, const int64_t* indices, uint64_t n, void* const* outs,
                      tenon_error* error);
-  // Optional. Text to tokens and back, for sampling. `*count` is the capacity going in and the need
-  // coming out (the buffer is filled only if it suffices). [thread-safe]
+  // Optional, both or neither. Text to tokens and back, for sampling. `*count` is the capacity going in and
+  // the need coming out (the buffer is filled only if it suffices). [thread-safe]
   tenon_code (*encode)(tenon_dataset* dataset, const char* text, uint64_t size, int32_t* tokens,
                        uint64_t* count, tenon_error* error);
   tenon_code (*decode)(tenon_dataset* dataset, const int32_t* tokens, uint64_t n, char* text, uint64_t* count,

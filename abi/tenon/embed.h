@@ -19,8 +19,10 @@
 // Errors: a negative tenon_code, and the text in `error` (may be NULL): "error[<code>]: <what>", the place,
 // the fix. Text that does not fit is cut, and then goes to the log in full. On error the outputs are
 // untouched. A NULL where none is allowed: TENON_E_ARGUMENT. Pointers that go in are borrowed for the
-// call, strings are UTF-8 and NUL-terminated. Structs that come out: set struct_size to their sizeof
-// before the call; the library fills as much as it knows of that.
+// call, strings are UTF-8 and NUL-terminated. Structs: set struct_size to their sizeof before the call, of
+// those that come out too, tenon_error among them. A program and a library of different minors understand
+// each other: fields of options that the program does not know are as if zero, of results as many are filled
+// as both know, and the rest is zeroed.
 #ifndef TENON_EMBED_H
 #define TENON_EMBED_H
 

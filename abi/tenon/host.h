@@ -1,4 +1,5 @@
-// tenon/host.h - what the core offers to a plugin. Every table lives as long as the plugin's init.
+// tenon/host.h - what the core offers to a plugin. Every table lives from init to deinit. Where an argument
+// must not be NULL, one that is gets TENON_E_ARGUMENT, or NULL, or is ignored.
 #ifndef TENON_HOST_H
 #define TENON_HOST_H
 
@@ -10,7 +11,7 @@ extern "C" {
 
 enum { TENON_LOG_ERROR = 0, TENON_LOG_WARN = 1, TENON_LOG_INFO = 2, TENON_LOG_DEBUG = 3 };
 
-// The root table. A plugin keeps the pointer that init() gave it.
+// The root table. init() is given it, and so is every open(), in its config: objects need no globals.
 typedef struct tenon_host tenon_host;
 struct tenon_host {
   uint32_t struct_size;

@@ -25,6 +25,17 @@ enum {
   TENON_KERNEL_ACCUMULATE = 2u
 };
 
+typedef struct tenon_kernels_config {
+  uint32_t struct_size;
+  uint32_t num_options;
+  const tenon_host* host;       // never NULL; valid until close, for describe until it returns
+  const tenon_option* options;  // all declared options, in order
+  const char* profile;          // describe: the device model that is planned for; NULL: this machine's
+  int32_t device_id;            // open: which device. CPU: 0
+  uint32_t reserved;
+} tenon_kernels_config;
+TENON_SEAL(tenon_kernels_config, reserved);
+
 typedef struct tenon_kernel_desc {
   uint32_t struct_size;
   uint32_t flags;
@@ -51,15 +62,13 @@ TENON_SEAL(tenon_kernel_info, seconds);
 typedef struct tenon_kernels {
   uint32_t struct_size;
   uint32_t device_type;  // DLDeviceType
-  // Opens a device. CPU: id 0. [any-thread]
-  tenon_code (*open)(int32_t device_id, const tenon_option* options, uint32_t num_options, tenon_device** out,
-                     tenon_error* error);
+  // Opens a device. [any-thread]
+  tenon_code (*open)(const tenon_kernels_config* config, tenon_device** out, tenon_error* error);
   void (*close)(tenon_device* device);
-  // Pure: needs no device, so that a laptop can plan for a cluster; `profile` names a device model or
-  // is NULL for this machine. An upper bound that prepare() must keep. TENON_E_UNSUPPORTED names what
-  // it cannot do. [thread-safe]
-  tenon_code (*describe)(const tenon_kernel_desc* desc, const char* profile, tenon_kernel_info* info,
-                         tenon_error* error);
+  // Pure: needs no device, so that a laptop can plan for a cluster. An upper bound that prepare() of a
+  // device with these options must keep. TENON_E_UNSUPPORTED names what it cannot do. [thread-safe]
+  tenon_code (*describe)(const tenon_kernels_config* config, const tenon_kernel_desc* desc,
+                         tenon_kernel_info* info, tenon_error* error);
   // [any-thread]
   tenon_code (*prepare)(tenon_device* device, const tenon_kernel_desc* desc, tenon_kernel** out,
                         tenon_error* error);

@@ -17,30 +17,45 @@ typedef struct tenon_optimizer_state tenon_optimizer_state;  // options, parsed
 // How finely a tensor may be cut for the rule to stay itself. (uint32_t fields)
 enum { TENON_GRANULE_ELEMENT = 0, TENON_GRANULE_ROW = 1, TENON_GRANULE_TENSOR = 2 };
 
-typedef struct tenon_slot_decl {  // one tensor of state per parameter. Sealed.
-  const char* name;               // "exp_avg": saved as <param>/<plugin>.<name>
-  uint32_t dtype;                 // TENON_F32 ...; 0xffffffff: that of the parameter
-  uint32_t reserved;              // zero-filled when training starts
+typedef struct tenon_optimizer_config {
+  uint32_t struct_size;
+  uint32_t num_options;
+  const tenon_host* host;       // never NULL; valid until close
+  const tenon_option* options;  // all declared options, in order
+} tenon_optimizer_config;
+TENON_SEAL(tenon_optimizer_config, options);
+
+// One tensor of state per parameter, zero when training starts.
+typedef struct tenon_slot_decl {
+  uint32_t struct_size;
+  uint32_t dtype;    // TENON_F32 ...; 0xffffffff: that of the parameter
+  const char* name;  // "exp_avg": saved as <param>/<plugin>.<name>; of A-Z a-z 0-9 . _ -, each name once
 } tenon_slot_decl;
+TENON_SEAL(tenon_slot_decl, name);
 #define TENON_SLOT_DTYPE_OF_PARAM 0xffffffffu
 
 typedef struct tenon_optimizer_info {
   uint32_t struct_size;
   uint32_t num_slots;
-  const tenon_slot_decl* slots;  // owned by the plugin, lives as long as the state
+  const tenon_slot_decl* const* slots;  // owned by the plugin, lives as long as the state
   uint32_t granule;
   uint32_t num_stats;  // per parameter: sums over its elements that the core reduces; 0: none
 } tenon_optimizer_info;
 TENON_SEAL(tenon_optimizer_info, num_stats);
 
-// Scalars of one step, in host memory. Sealed while 0.x.
+// Scalars of one step, in host memory.
 typedef struct tenon_step_scalars {
+  uint32_t struct_size;
+  uint32_t reserved;
   int64_t step;       // 1 for the first update
   double lr;          // learning rate of this step
   double grad_scale;  // multiply gradients by this first: clipping / number of tokens
 } tenon_step_scalars;
+TENON_SEAL(tenon_step_scalars, grad_scale);
 
-// One contiguous piece of one parameter. Pointers are to `count` elements.
+// One contiguous piece of one parameter. Pointers are to `count` elements. This rank holds a block of the
+// parameter, which is all of it unless a strategy cuts dims of it: the piece is elements
+// [first, first + count) of that block, row-major.
 typedef struct tenon_update {
   uint32_t struct_size;
   uint32_t dtype;  // of param and grad
@@ -49,19 +64,27 @@ typedef struct tenon_update {
   void* param;    // in, out
   const void* grad;
   void* const* slots;  // in, out; num_slots of them
-  double* stats;       // in: reduced sums; num_stats of them, or NULL
+  double* stats;       // stats(): out, sums over the piece; step(): in, over the whole parameter
+  const char* name;    // of the parameter: "blocks.0.attn.qkv.weight"
+  uint64_t first;
+  const int64_t* dims;    // of the whole parameter; ndim of them
+  const int64_t* starts;  // where the block begins in it
+  const int64_t* sizes;   // of the block
+  uint32_t ndim;
+  uint32_t reserved;
 } tenon_update;
-TENON_SEAL(tenon_update, stats);
+TENON_SEAL(tenon_update, reserved);
 
 typedef struct tenon_optimizer {
   uint32_t struct_size;
   uint32_t device_type;  // DLDeviceType it can work on
-  tenon_code (*open)(const tenon_option* options, uint32_t num_options, tenon_optimizer_state** out,
-                     tenon_error* error);
+  // [any-thread]
+  tenon_code (*open)(const tenon_optimizer_config* config, tenon_optimizer_state** out, tenon_error* error);
   void (*close)(tenon_optimizer_state* state);
-  // Pure. [thread-safe]
+  // Pure: the same each time. [thread-safe]
   tenon_code (*describe)(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error* error);
-  // Optional: writes the num_stats partial sums of each piece into its `stats`. [rank-thread]
+  // Needed where num_stats > 0: writes the num_stats partial sums of each piece into its `stats`. Changes
+  // nothing else. [rank-thread]
   tenon_code (*stats)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
                       uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
   // Updates all pieces in one pass. Each element's result depends on that element alone (and stats),

@@ -15,8 +15,8 @@ extern "C" {
 typedef struct tenon_plugin {
   uint32_t struct_size;
   uint32_t abi_major;
-  uint32_t abi_minor_built;     // the header it was compiled with: information
-  uint32_t abi_minor_required;  // the oldest host it accepts: this decides (while 0.x: equality)
+  uint32_t abi_minor_built;     // of the headers it was compiled with: TENON_ABI_OLDEST_MINOR or newer
+  uint32_t abi_minor_required;  // the oldest host that it can do with, at most the one above
   const char* id;               // "<kind>/<name>": "optimizer/adamw"; equals its file's name
   const char* version;
   const char* doc;  // one line: what it does

@@ -28,11 +28,12 @@ typedef struct tenon_row {  // Sealed.
 
 typedef struct tenon_schedule_config {
   uint32_t struct_size;
-  int32_t ranks;   // pipeline ranks
-  int32_t stages;  // >= ranks, a multiple of it
-  int32_t microbatches;
-  const tenon_option* options;
   uint32_t num_options;
+  const tenon_host* host;       // never NULL; valid for the call
+  const tenon_option* options;  // all declared options, in order
+  int32_t ranks;                // pipeline ranks
+  int32_t stages;               // >= ranks, a multiple of it
+  int32_t microbatches;
   uint32_t reserved;
 } tenon_schedule_config;
 TENON_SEAL(tenon_schedule_config, reserved);

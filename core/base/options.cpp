@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/text.h"
 #include "tenon_sdk/suggest.hpp"
 
 namespace tenon {
@@ -284,14 +285,32 @@ Result<OptionValues> read_options(OptionDecls decls, const Json& given, const st
 
 namespace {
 
+constexpr size_t kMostDeclarations = 1000;
+
+tenon_option_decl whole(const tenon_option_decl& given) {
+  tenon_option_decl out{};
+  out.struct_size = sizeof out;
+  tenon_fill(&out, &given);
+  if (!TENON_HAS(&given, tenon_option_decl, max)) out.min = 1, out.max = 0;  // no limits
+  return out;
+}
+
 // What is wrong with one declaration, "" if nothing is.
-std::string flaw(const tenon_option_decl* decl, std::set<std::string>& names) {
-  if (decl == nullptr) return "is NULL";
-  if (decl->struct_size < sizeof(tenon_option_decl)) {
-    return fmt::format("has struct_size {}, less than {}", decl->struct_size, sizeof(tenon_option_decl));
+std::string flaw(const tenon_option_decl* given, std::set<std::string>& names) {
+  if (given == nullptr) return "is NULL";
+  if (!TENON_HAS(given, tenon_option_decl, doc)) {
+    return fmt::format("has struct_size {}, which leaves no room for name and doc", given->struct_size);
   }
+  const tenon_option_decl mine = whole(*given);
+  const tenon_option_decl* const decl = &mine;
   if (decl->name == nullptr || *decl->name == '\0') return "has no name";
+  if (!is_text(decl->name)) return "has a name that is no text: not UTF-8, or without an end";
   if (decl->doc == nullptr) return fmt::format("'{}' has no doc", decl->name);
+  for (const auto& [what, text] :
+       {std::pair{"doc", decl->doc}, {"default", decl->fallback}, {"list of choices", decl->choices}}) {
+    if (text != nullptr && !is_text(text))
+      return fmt::format("'{}' has a {} that is no text: not UTF-8, or without an end", decl->name, what);
+  }
   if (!names.insert(decl->name).second) return fmt::format("'{}' is declared twice", decl->name);
   if (decl->kind > TENON_STRINGS) return fmt::format("'{}' has unknown kind {}", decl->name, decl->kind);
   if (decl->fallback == nullptr) return "";
@@ -330,7 +349,18 @@ std::string markdown_allowed(const tenon_option_decl& decl) {
 
 }  // namespace
 
+Declarations::Declarations(OptionDecls given) {
+  std::vector<tenon_option_decl> decls;
+  for (const tenon_option_decl* one : given) decls.push_back(whole(*one));
+  decls_ = std::make_shared<const std::vector<tenon_option_decl>>(std::move(decls));
+  for (const tenon_option_decl& one : *decls_) pointers_.push_back(&one);
+}
+
 Status check_declarations(OptionDecls decls, const std::string& who) {
+  if (decls.size() > kMostDeclarations) {
+    return Error{"A005", fmt::format("{} option declarations, more than {}", decls.size(), kMostDeclarations),
+                 who, "correct the plugin's options", TENON_E_ARGUMENT};
+  }
   std::set<std::string> names;
   for (size_t i = 0; i < decls.size(); ++i) {
     const std::string what = flaw(decls[i], names);

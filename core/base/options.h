@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -12,6 +13,20 @@
 namespace tenon {
 
 using OptionDecls = std::span<const tenon_option_decl* const>;
+
+// Declarations of any minor's size as this one knows them: what a smaller one does not say is NULL, or no
+// limit. They must have passed check_declarations(). Owns the structs, not the texts that they lead to.
+class Declarations {
+ public:
+  Declarations() = default;
+  explicit Declarations(OptionDecls given);
+  OptionDecls all() const { return pointers_; }
+
+ private:
+  // Shared, so that a copy leads to the same structs.
+  std::shared_ptr<const std::vector<tenon_option_decl>> decls_;
+  std::vector<const tenon_option_decl*> pointers_;
+};
 
 // The options of one plugin, all of them, in the order of declaration. Owns every string and list;
 // the pointers that data() leads to stay valid, and stay where they are, while the object (or what it
@@ -40,9 +55,9 @@ class OptionValues {
 Result<OptionValues> read_options(OptionDecls decls, const Json& given, const std::string& place,
                                   const std::string& who);
 
-// Whether the declarations are sound in themselves: names present and unique, known kinds, defaults
-// that read back and keep the plugin's own limits. The cause says which one is not. Code A005.
-// A default of kind STRINGS is separated by commas; "" is the empty list.
+// Whether the declarations, of whatever size, are sound in themselves: at most 1000, names present and
+// unique, known kinds, texts that end, defaults that read back and keep the plugin's own limits. The cause
+// says which one is not. Code A005. A default of kind STRINGS is separated by commas; "" is the empty list.
 Status check_declarations(OptionDecls decls, const std::string& who);
 
 // "integer", "list of strings" ...; "" for an unknown kind.

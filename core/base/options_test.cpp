@@ -194,7 +194,8 @@ TEST(Declarations, unsound_ones_are_found) {
   EXPECT_EQ(flaw_of(decl(TENON_INT, nullptr, "1")), "A005: option declaration 0 has no name");
   tenon_option_decl small = decl(TENON_INT, "a", "1");
   small.struct_size = 8;
-  EXPECT_EQ(flaw_of(small), "A005: option declaration 0 has struct_size 8, less than 56");
+  EXPECT_EQ(flaw_of(small),
+            "A005: option declaration 0 has struct_size 8, which leaves no room for name and doc");
 }
 
 TEST(Declarations, name_declared_twice_is_found) {

@@ -196,6 +196,7 @@ ThreadPool* ThreadPool::current() { return current_pool(); }
 namespace {
 
 void table_parallel_for(const tenon_parallel*, int64_t parts, ThreadPool::Part fn, void* arg) {
+  if (fn == nullptr) return;
   ThreadPool* const pool = ThreadPool::current();
   if (pool == nullptr) return run_in_order(parts, fn, arg);
   pool->run(parts, fn, arg);

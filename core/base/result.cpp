@@ -1,6 +1,5 @@
 #include "base/result.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace tenon {
@@ -43,9 +42,12 @@ std::string text_within(const Error& error, size_t room) {
 
 }  // namespace
 
-Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who) {
+Error from_abi(tenon_code code, const tenon_error& error, const std::string& who) {
+  const bool known = code < 0 && code >= TENON_E_CHECKPOINT;
+  const tenon_code kind = known ? code : TENON_E_INTERNAL;
   std::string message(error.message, strnlen(error.message, sizeof(error.message)));
-  if (message.empty()) message = "failed with code " + std::to_string(kind) + " and said nothing";
+  if (message.empty()) message = "failed with code " + std::to_string(code) + " and said nothing";
+  if (!known && error.message[0] != '\0') message += " (code " + std::to_string(code) + ", which none is)";
   if (error.vendor[0] != '\0') {
     const std::string vendor(error.vendor, strnlen(error.vendor, sizeof(error.vendor)));
     message += " (" + vendor + " " + std::to_string(error.vendor_code) + ")";
@@ -55,14 +57,10 @@ Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who
 
 tenon_code to_abi(const Error& error, tenon_error* out) {
   const tenon_code kind = error.kind < 0 ? error.kind : TENON_E_UNKNOWN;
-  if (out == nullptr) return kind;
-  const std::string text = text_within(error, sizeof(out->message) - 1);
-  out->code = kind;
-  out->vendor_code = 0;
-  out->vendor[0] = '\0';
-  const size_t n = std::min(text.size(), sizeof(out->message) - 1);
-  std::memcpy(out->message, text.data(), n);
-  out->message[n] = '\0';
+  tenon_error mine = empty_abi_error();
+  mine.code = kind;
+  text_within(error, sizeof(mine.message) - 1).copy(mine.message, sizeof(mine.message) - 1);
+  tenon_fill(out, &mine);
   return kind;
 }
 

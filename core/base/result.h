@@ -61,9 +61,10 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
-// What a plugin said through the C ABI, with who said it as the place.
-Error from_abi(tenon_code kind, const tenon_error& error, const std::string& who);
-// Fills a caller's tenon_error (may be NULL) and returns its code.
+// What a plugin said through the C ABI, with who said it as the place. `code` is any but TENON_OK: one that
+// base.h does not list, or that is no error, is of kind TENON_E_INTERNAL, and told.
+Error from_abi(tenon_code code, const tenon_error& error, const std::string& who);
+// Fills a caller's tenon_error (may be NULL), as much as there is room for, and returns its code.
 tenon_code to_abi(const Error& error, tenon_error* out);
 tenon_error empty_abi_error();
 

@@ -87,11 +87,7 @@ class Bench {
     std::unique_ptr<Bench> out(new Bench(device.plugins().kernels));
     const KernelDesc desc(instr, exact);
     const auto& kernels = device.plugins().kernels;
-    tenon_kernel_info info{};
-    info.struct_size = sizeof info;
-    tenon_error error = empty_abi_error();
-    const tenon_code code = kernels.table->describe(&desc.get(), nullptr, &info, &error);
-    if (code < 0) return from_abi(code, error, kernels.id);
+    TENON_TRY(const KernelNeeds needs, describe(kernels, desc.get()));
     TENON_TRY(out->kernel_,
               open_handle<tenon_kernel>(kernels.id, kernels.table->release, [&](auto** o, auto* e) {
                 return kernels.table->prepare(device.kernels(), &desc.get(), o, e);
@@ -107,8 +103,8 @@ class Bench {
       else
         TENON_CHECK(out->add(device, instr.out[i].bytes()));
     }
-    if (info.workspace_bytes > 0)
-      TENON_CHECK(out->add(device, info.workspace_bytes));
+    if (needs.workspace_bytes > 0)
+      TENON_CHECK(out->add(device, needs.workspace_bytes));
     else
       out->pointers_.push_back(nullptr);
     return out;

@@ -15,7 +15,7 @@ class Arrays {
   static Result<std::unique_ptr<Arrays>> make(RankDevice& device, const Program& program) {
     auto out = std::make_unique<Arrays>();
     for (const TensorInfo& param : program.params) out->count_ += aligned_count(param);
-    const size_t slots = device.slots()[0].size();
+    const size_t slots = device.optimizer_declaration(0).slots.size();
     for (size_t i = 0; i < 2 + slots; ++i) {
       TENON_TRY(auto memory, device_memory(device, static_cast<uint64_t>(out->count_) * sizeof(Real)));
       out->memory_.push_back(std::move(memory));
@@ -72,7 +72,7 @@ template <class Real>
 Result<double> update_seconds(RankDevice& device, const Arrays<Real>& arrays, int64_t step) {
   const auto& optimizer = device.plugins().optimizer;
   const tenon_stream stream{{kDLCPU, 0}, nullptr};
-  const tenon_step_scalars scalars{step, 1e-4, 1.0};
+  const tenon_step_scalars scalars{sizeof scalars, 0, step, 1e-4, 1.0};
   tenon_error error = empty_abi_error();
   const double start = seconds_now();
   const tenon_code code = optimizer.table->step(device.optimizer(0), &stream, arrays.pieces(),

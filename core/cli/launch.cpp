@@ -43,7 +43,7 @@ Result<LoopEnd> launch(const Places& places, PluginRegistry& registry, const Job
   if (!threads) return run_workers(places, job, ranks, task);
   std::unique_ptr<Progress> progress;
   if (task.kind != Task::Kind::bench) {
-    TENON_TRY(progress, Progress::create(plugins, job.directory, task.style, task.tracing.file));
+    TENON_TRY(progress, Progress::create(plugins, job, task.style, task.tracing.file));
   }
   auto end = run_threads(registry, job, plugins, ranks, task, progress.get());
   if (!end.ok()) return locate(std::move(end).error(), job.resolved);

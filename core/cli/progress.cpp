@@ -43,34 +43,56 @@ std::string human_seconds(double seconds) {
   return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
 }
 
-Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const std::string& directory,
-                                                   Style style, const std::string& trace) {
+Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const Job& job, Style style,
+                                                   const std::string& trace) {
   std::unique_ptr<Progress> out(new Progress(style, trace));
   for (const auto& sink : plugins.sinks) {
-    TENON_TRY(
-        auto state,
-        open_with_options<tenon_sink_state>(sink.id, sink.pointer, sink.table->close, [&](auto** o, auto* e) {
-          return sink.table->open(directory.c_str(), sink.options.data(), sink.options.size(), o, e);
-        }));
+    auto config = config_of<tenon_sink_config>(sink);
+    config.directory = job.directory.c_str();
+    config.run = job.run_id.c_str();
+    config.recipe = job.recipe.document.c_str();
+    TENON_TRY(auto state, open_with_options<tenon_sink_state>(
+                              sink.id, sink.pointer, sink.table->close,
+                              [&](auto** o, auto* e) { return sink.table->open(&config, o, e); }));
     out->sinks_.push_back({sink.id, sink.table, std::move(state)});
   }
   return out;
 }
 
-Status Progress::record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics) {
-  tenon_record record{
-      sizeof(tenon_record), static_cast<uint32_t>(metrics.size()), event, session.steps_done(), attempt_,
-      metrics.data()};
+Status Progress::record(const char* event, const Session& session, const std::vector<Metric>& metrics,
+                        const std::vector<Text>& texts) {
+  std::vector<tenon_metric> given;
+  std::vector<tenon_text> given_texts;
+  for (const Metric& metric : metrics) given.push_back({sizeof(tenon_metric), 0, metric.name, metric.value});
+  for (const Text& text : texts) given_texts.push_back({sizeof(tenon_text), 0, text.name, text.text.c_str()});
+  std::vector<const tenon_metric*> pointers;
+  std::vector<const tenon_text*> text_pointers;
+  for (const tenon_metric& metric : given) pointers.push_back(&metric);
+  for (const tenon_text& text : given_texts) text_pointers.push_back(&text);
+  TENON_CHECK(write({.struct_size = sizeof(tenon_record),
+                     .num_metrics = static_cast<uint32_t>(pointers.size()),
+                     .event = event,
+                     .step = session.steps_done(),
+                     .attempt = attempt_,
+                     .metrics = pointers.data(),
+                     .texts = text_pointers.data(),
+                     .num_texts = static_cast<uint32_t>(text_pointers.size()),
+                     .reserved = 0}));
+  if (style_ == Style::json) {
+    Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", attempt_}};
+    for (const Metric& metric : metrics) json[metric.name] = metric.value;
+    for (const Text& text : texts) json[text.name] = text.text;
+    std::printf("%s\n", json.dump().c_str());
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Status Progress::write(const tenon_record& record) const {
   for (const Sink& sink : sinks_) {
     tenon_error error = empty_abi_error();
     const tenon_code code = sink.table->write(sink.state.get(), &record, &error);
-    if (code < 0) return from_abi(code, error, sink.id);
-  }
-  if (style_ == Style::json) {
-    Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", attempt_}};
-    for (const tenon_metric& metric : metrics) json[metric.name] = metric.value;
-    std::printf("%s\n", json.dump().c_str());
-    std::fflush(stdout);
+    if (code != TENON_OK) return from_abi(code, error, sink.id);
   }
   return {};
 }
@@ -131,7 +153,7 @@ Status Progress::on_trace(const Session& session, const std::vector<Span>& spans
   constexpr double kMicroseconds = 1e-3;  // of a nanosecond
   TENON_CHECK(write_file(trace_, chrome_trace_of(spans, kMicroseconds)));
   line(fmt::format("trace {:>4}  {}", session.steps_done(), trace_));
-  return record("trace", session, {{"spans", static_cast<double>(spans.size())}});
+  return record("trace", session, {{"spans", static_cast<double>(spans.size())}}, {{"path", trace_}});
 }
 
 Status Progress::on_end(const Session& session) {
@@ -216,7 +238,7 @@ Status Progress::on_eval(const Session& session, const EvalResult& eval, double 
 Status Progress::on_save(const Session& session, const std::string& path, double seconds) {
   saves_.add(seconds);
   line(fmt::format("save {:>5}  {}  {:.0f} ms", session.steps_done(), path, seconds * 1e3));
-  return record("save", session, {{"seconds", seconds}});
+  return record("save", session, {{"seconds", seconds}}, {{"path", path}});
 }
 
 }  // namespace tenon::cli

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/eta.h"
+#include "cli/job.h"
 #include "cli/live_line.h"
 #include "run/handle.h"
 #include "run/loop.h"
@@ -15,10 +16,10 @@ namespace tenon::cli {
 class Progress final : public LoopObserver {
  public:
   enum class Style : uint8_t { live, plain, json };
-  // Opens the recipe's sinks in `directory`.
+  // Opens the recipe's sinks in the folder of the run.
   // `trace`: the file that a trace is written into.
-  static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const std::string& directory,
-                                                  Style style, const std::string& trace);
+  static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const Job& job, Style style,
+                                                  const std::string& trace);
 
   Status on_resume(const Session& session, const Loaded& from, int64_t attempt) override;
   Status on_start(const Session& session) override;
@@ -35,7 +36,17 @@ class Progress final : public LoopObserver {
     Handle<tenon_sink_state> state;
   };
   Progress(Style style, std::string trace) : style_(style), trace_(std::move(trace)) {}
-  Status record(const char* event, const Session& session, const std::vector<tenon_metric>& metrics);
+  struct Metric {
+    const char* name;
+    double value;
+  };
+  struct Text {
+    const char* name;
+    std::string text;
+  };
+  Status record(const char* event, const Session& session, const std::vector<Metric>& metrics,
+                const std::vector<Text>& texts = {});
+  Status write(const tenon_record& record) const;
   // A line that stays.
   void line(const std::string& text);
   // The line that the next one takes the place of; without a terminal it stays like any other.

@@ -44,7 +44,7 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
   const Task& task = options.task;
   std::unique_ptr<Progress> progress;
   if (options.rank == 0 && task.kind != Task::Kind::bench) {
-    TENON_TRY(progress, Progress::create(plugins, options.directory, task.style, task.tracing.file));
+    TENON_TRY(progress, Progress::create(plugins, job, task.style, task.tracing.file));
   }
   auto end =
       run_task(task, registry, job, plugins, {options.rank, options.world}, rendezvous.get(), progress.get());

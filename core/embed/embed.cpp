@@ -5,7 +5,6 @@
 #include <fenv.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <exception>
@@ -65,40 +64,37 @@ Status need(const char* function, std::initializer_list<Needed> all) {
   return {};
 }
 
-// Structs only grow, so none is smaller than the first one published.
-Status check_size(const char* type, uint32_t given, size_t least) {
-  if (given >= least) return {};
-  return bad_argument(std::string(type) + ".struct_size is " + std::to_string(given),
-                      "set it to sizeof(" + std::string(type) + ") before the call");
-}
-
+// A program of any minor has its own size, but none is so small that no field fits, and none is large: that
+// is a struct_size which nobody has set.
 template <class T>
 Status check_size(const char* type, const T* given) {
-  return given == nullptr ? Status() : check_size(type, given->struct_size, sizeof(T));
+  constexpr uint32_t kLeast = 2 * sizeof(uint32_t), kMost = 4096;
+  if (given == nullptr || (given->struct_size >= kLeast && given->struct_size <= kMost)) return {};
+  return bad_argument(std::string(type) + ".struct_size is " + std::to_string(given->struct_size),
+                      "set it to sizeof(" + std::string(type) + ") before the call");
 }
 
 // The caller's struct as ours: zero behind what it knows, cut to what we know.
 template <class T>
 T copy_in(const T* given) {
   T out{};
-  if (given != nullptr) std::memcpy(&out, given, std::min<size_t>(given->struct_size, sizeof(T)));
+  out.struct_size = sizeof out;
+  tenon_fill(&out, given);
   return out;
 }
 
+// Ours into the caller's.
 template <class T>
 void copy_out(T ours, T* out) {
-  if (out == nullptr) return;
-  ours.struct_size = static_cast<uint32_t>(std::min<size_t>(out->struct_size, sizeof(T)));
-  std::memcpy(out, &ours, ours.struct_size);
+  ours.struct_size = sizeof ours;
+  tenon_fill(out, &ours);
 }
 
 tenon_code plain_failure(tenon_code code, const char* text, tenon_error* error) {
-  if (error == nullptr) return code;
-  error->code = code;
-  error->vendor_code = 0;
-  error->vendor[0] = '\0';
-  std::strncpy(error->message, text, sizeof(error->message) - 1);
-  error->message[sizeof(error->message) - 1] = '\0';
+  tenon_error mine = empty_abi_error();
+  mine.code = code;
+  std::strncpy(mine.message, text, sizeof(mine.message) - 1);
+  tenon_fill(error, &mine);
   return code;
 }
 

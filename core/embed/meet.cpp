@@ -57,6 +57,11 @@ std::string goodbye_key(int64_t rank) { return "embed/goodbye/" + std::to_string
 }  // namespace
 
 Status check_options(const tenon_run_options& options) {
+  if (const uint32_t unknown = options.flags & ~uint32_t{TENON_RUN_NO_TRAINING | TENON_RUN_CONNECT};
+      unknown != 0) {
+    return bad_option("flags of which " + std::to_string(unknown) + " are unknown",
+                      "clear them, or use the libtenon.so that this program was built for");
+  }
   if (options.world < 0 || options.virtual_ranks < 0) return bad_option("a negative number of ranks", "");
   if (options.world == 0) {
     if (options.rank == 0) return {};

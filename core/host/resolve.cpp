@@ -1,5 +1,7 @@
 #include "host/resolve.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace tenon {
@@ -41,6 +43,8 @@ Result<Plugged<Table>> plug(PluginRegistry& registry, const PluginUse& use) {
   TENON_TRY(out.table, table_of<Table>(*plugin, use));
   TENON_TRY(out.options, options_of(*plugin, use.options, use.pointer));
   out.pointer = use.pointer;
+  out.host = registry.host().table();
+  out.abi_minor = plugin->abi_minor();
   return out;
 }
 
@@ -59,6 +63,7 @@ Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& reci
   OptimizerUse out;
   out.id = plugin->id();
   TENON_TRY(out.table, table_of<tenon_optimizer>(*plugin, recipe.optimizer));
+  out.host = registry.host().table();
   TENON_TRY(auto common, options_of(*plugin, recipe.optimizer.options, recipe.optimizer.pointer));
   out.groups.push_back({std::move(common), recipe.optimizer.pointer});
   for (const OptimizerGroup& group : recipe.groups) {
@@ -66,6 +71,22 @@ Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& reci
     out.groups.push_back({std::move(options), group.pointer});
   }
   return out;
+}
+
+Error other_device(const std::string& id, uint32_t type, const PluginUse& use) {
+  return Error{"A005",
+               fmt::format("{} works on device type {}, and this run on the CPU (device type {})", id, type,
+                           static_cast<uint32_t>(kDLCPU)),
+               name_pointer(use), "name a plugin for the CPU", TENON_E_UNSUPPORTED};
+}
+
+// All that a run computes lies in the memory of one type of device, which is the CPU's.
+Status check_devices(const PluginSet& plugins, const Recipe& recipe) {
+  if (plugins.kernels.table->device_type != uint32_t{kDLCPU})
+    return other_device(plugins.kernels.id, plugins.kernels.table->device_type, recipe.kernels);
+  if (plugins.optimizer.table->device_type != uint32_t{kDLCPU})
+    return other_device(plugins.optimizer.id, plugins.optimizer.table->device_type, recipe.optimizer);
+  return {};
 }
 
 }  // namespace
@@ -81,6 +102,7 @@ Result<PluginSet> load_plugins(PluginRegistry& registry, const Recipe& recipe) {
     TENON_TRY(out.schedule, plug<tenon_schedule>(registry, recipe.schedule));
   }
   TENON_TRY(out.sinks, plug_all<tenon_sink>(registry, recipe.sinks));
+  TENON_CHECK(check_devices(out, recipe));
   return out;
 }
 

@@ -74,7 +74,8 @@ const tenon_frontend* load(const char* path) {
     std::fprintf(stderr, "%s: not a plugin of this Tenon\n", path);
     return nullptr;
   }
-  if (plugin->abi_major != TENON_ABI_MAJOR || plugin->abi_minor_required != TENON_ABI_MINOR) {
+  if (plugin->abi_major != TENON_ABI_MAJOR || plugin->abi_minor_required > TENON_ABI_MINOR ||
+      plugin->abi_minor_built < TENON_ABI_OLDEST_MINOR) {
     std::fprintf(stderr, "%s: needs ABI %u.%u, this is %u.%u\n", path, plugin->abi_major,
                  plugin->abi_minor_required, TENON_ABI_MAJOR, TENON_ABI_MINOR);
     return nullptr;

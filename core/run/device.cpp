@@ -1,5 +1,7 @@
 #include "run/device.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "base/assert.h"
@@ -11,27 +13,32 @@ constexpr unsigned char kNoNumber = 0xFF;  // as any floating-point type: NaN
 
 }  // namespace
 
+Result<Handle<tenon_optimizer_state>> open_optimizer(const OptimizerUse& use,
+                                                     const OptimizerUse::Group& group) {
+  const auto config = config_of<tenon_optimizer_config>(group.options, use.host);
+  return open_with_options<tenon_optimizer_state>(
+      use.id, group.pointer, use.table->close,
+      [&](auto** o, auto* e) { return use.table->open(&config, o, e); });
+}
+
 Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, RankId id, const Mesh& mesh,
                                                      const tenon_rendezvous* rendezvous, int64_t timeout_ns) {
   std::unique_ptr<RankDevice> out(new RankDevice(plugins, id, mesh));
   out->timeout_ns_ = timeout_ns;
   const auto& kernels = plugins.kernels;
+  const auto kernels_config = config_of<tenon_kernels_config>(kernels);
   TENON_TRY(out->kernels_, open_with_options<tenon_device>(
                                kernels.id, kernels.pointer, kernels.table->close, [&](auto** o, auto* e) {
-                                 return kernels.table->open(0, kernels.options.data(), kernels.options.size(),
-                                                            o, e);
+                                 return kernels.table->open(&kernels_config, o, e);
                                }));
   TENON_CHECK(out->open_optimizers());
   if (id.world == 1) return out;
   const auto& comm = plugins.comm;
-  tenon_comm_config config{};
-  config.struct_size = sizeof config;
+  auto config = config_of<tenon_comm_config>(comm);
   config.rank = static_cast<int32_t>(id.rank);
   config.world = static_cast<int32_t>(id.world);
-  config.num_options = comm.options.size();
   config.device = {static_cast<DLDeviceType>(kernels.table->device_type), 0};
   config.timeout_ns = timeout_ns;
-  config.options = comm.options.data();
   config.rendezvous = rendezvous;
   TENON_TRY(out->domain_,
             open_handle<tenon_comm_domain>(comm.id, comm.table->domain_close, [&](auto** o, auto* e) {
@@ -43,16 +50,9 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
 Status RankDevice::open_optimizers() {
   const OptimizerUse& use = plugins_.optimizer;
   for (const OptimizerUse::Group& given : use.groups) {
-    TENON_TRY(auto state, open_with_options<tenon_optimizer_state>(
-                              use.id, given.pointer, use.table->close, [&](auto** o, auto* e) {
-                                return use.table->open(given.options.data(), given.options.size(), o, e);
-                              }));
-    tenon_optimizer_info info{};
-    info.struct_size = sizeof info;
-    tenon_error error = empty_abi_error();
-    const tenon_code code = use.table->describe(state.get(), &info, &error);
-    if (code < 0) return from_abi(code, error, use.id);
-    slots_.emplace_back(info.slots, info.slots + info.num_slots);
+    TENON_TRY(auto state, open_optimizer(use, given));
+    TENON_TRY(auto declaration, describe(use, state.get()));
+    declarations_.push_back(std::move(declaration));
     optimizers_.push_back(std::move(state));
   }
   return {};
@@ -74,6 +74,11 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
                         kernels.id, [this](void* p) { plugins_.kernels.table->free(kernels_.get(), p); },
                         [&](void** o, auto* e) { return kernels.table->alloc(kernels_.get(), size, o, e); });
     if (!opened.ok()) return std::move(opened).error();
+    if (reinterpret_cast<uintptr_t>(opened->get()) % kAlignment != 0) {
+      return Error{"A005", fmt::format("memory that is not aligned to {} bytes", kAlignment),
+                   (reachable ? comm.id : kernels.id) + ", alloc", "align it, as the header says",
+                   TENON_E_VERSION};
+    }
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
   }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "plan/program/program.h"
+#include "run/declarations.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
 
@@ -15,6 +16,10 @@ struct RankId {
   int64_t rank = 0;
   int64_t world = 1;
 };
+
+// The optimizer with the options of one group.
+Result<Handle<tenon_optimizer_state>> open_optimizer(const OptimizerUse& use,
+                                                     const OptimizerUse::Group& group);
 
 class RankDevice {
  public:
@@ -35,7 +40,7 @@ class RankDevice {
   const Mesh& mesh() const { return mesh_; }
   tenon_device* kernels() const { return kernels_.get(); }
   tenon_optimizer_state* optimizer(size_t group) const { return optimizers_[group].get(); }
-  const std::vector<std::vector<tenon_slot_decl>>& slots() const { return slots_; }
+  const OptimizerDeclaration& optimizer_declaration(size_t group) const { return declarations_[group]; }
   // The communication group of this rank over mesh axes; opened at first use. Collective.
   Result<tenon_comm_group*> group(const std::vector<AxisId>& axes);
   tenon_comm_domain* domain() const { return domain_.get(); }
@@ -54,8 +59,8 @@ class RankDevice {
   int64_t timeout_ns_ = -1;
   Handle<tenon_device> kernels_;
   std::vector<Handle<tenon_optimizer_state>> optimizers_;
-  std::vector<std::vector<tenon_slot_decl>> slots_;
-  Handle<tenon_comm_domain> domain_;  // NULL when world is 1
+  std::vector<OptimizerDeclaration> declarations_;  // by group
+  Handle<tenon_comm_domain> domain_;                // NULL when world is 1
   std::map<std::vector<AxisId>, Handle<tenon_comm_group>> groups_;
   std::vector<Handle<void>> memory_;
   std::array<char*, kNumSpaces> base_{};

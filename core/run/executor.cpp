@@ -37,10 +37,6 @@ std::vector<uint64_t> counts_of(const Program& program, const Instr& instr, Tran
   }
 }
 
-Dtype dtype_of(const tenon_slot_decl& slot, Dtype param) {
-  return slot.dtype == TENON_SLOT_DTYPE_OF_PARAM ? param : static_cast<Dtype>(slot.dtype);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const Program& program, RankDevice& device, bool exact) {
@@ -114,7 +110,7 @@ Status Executor::add_call(InstrId id, const Instr& instr) {
     tenon_kernel* made = nullptr;
     tenon_error error = empty_abi_error();
     const tenon_code code = plugin.table->prepare(device_.kernels(), &desc.get(), &made, &error);
-    if (code < 0) return located(code, error, id, plugin.id);
+    if (code != TENON_OK) return located(code, error, id, plugin.id);
     kernel = Handle<tenon_kernel>(made, plugin.table->release);
   }
   calls_.push_back({kernel.get(), static_cast<uint32_t>(pointers_.size())});
@@ -179,8 +175,8 @@ Status Executor::add_updates(const Instr& instr) {
     update.state = device_.optimizer(group);
     update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
     std::vector<void*>& slots = update.slots.emplace_back();
-    for (const tenon_slot_decl& slot : device_.slots()[group]) {
-      const Operand* state = state_of_slot(states, slot.name, dtype_of(slot, param.operand.dtype));
+    for (const SlotDeclaration& slot : device_.optimizer_declaration(group).slots) {
+      const Operand* state = state_of_slot(states, slot.name, slot.dtype_for(param.operand.dtype));
       if (state == nullptr) {
         return Error{"P038", fmt::format("no state for slot '{}' of {}", slot.name, param.name),
                      program_.name, "", TENON_E_INTERNAL};
@@ -196,8 +192,25 @@ Status Executor::add_updates(const Instr& instr) {
     piece.param = address(instr.out[0], part.at);
     piece.grad = address(instr.in[0], part.at);
     piece.slots = slots.data();
+    const ParamShape& shape = shapes_.emplace_back(shape_of(param));
+    piece.name = param.name.c_str();
+    piece.first = static_cast<uint64_t>(part.first);
+    piece.dims = shape.dims.data();
+    piece.starts = shape.starts.data();
+    piece.sizes = param.operand.dims.data();
+    piece.ndim = static_cast<uint32_t>(shape.dims.size());
   }
   return {};
+}
+
+Executor::ParamShape Executor::shape_of(const TensorInfo& param) const {
+  const auto at = device_.mesh().coordinate(device_.id().rank);
+  ParamShape out;
+  for (size_t d = 0; d < param.dims.size(); ++d) {
+    out.dims.push_back(param.dims[d].size);
+    out.starts.push_back(index_on(device_.mesh(), at, param.placement.dims[d]) * param.operand.dims[d]);
+  }
+  return out;
 }
 
 Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const {
@@ -218,7 +231,7 @@ Status Executor::wait(InstrId id) {
     const InstrId first = lane.transfers[lane.complete];
     tenon_error error = empty_abi_error();
     const tenon_code code = device_.plugins().comm.table->wait_host(records_[first].transfer, -1, &error);
-    if (code < 0) return located(code, error, first, device_.plugins().comm.id);
+    if (code != TENON_OK) return located(code, error, first, device_.plugins().comm.id);
     ++lane.complete;
     if (times_ != nullptr) times_[first].done = trace_now();
   }
@@ -234,7 +247,7 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     // Behind all that is listed before it, as Order says: kernels have ended when `enqueue` returns.
     const double begin = seconds_now();
     const tenon_code code = plugins.comm.table->start(record.transfer, &kCpuStream, &error);
-    if (code < 0) return located(code, error, id, plugins.comm.id);
+    if (code != TENON_OK) return located(code, error, id, plugins.comm.id);
     transfer_seconds_ += seconds_now() - begin;
     ++lanes_[program_.instrs[id].lane].started;
   }
@@ -242,7 +255,7 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     const Call& call = calls_[record.first_call + c];
     const tenon_code code = plugins.kernels.table->enqueue(call.kernel, &kCpuStream,
                                                            pointers_.data() + call.first_pointer, &error);
-    if (code < 0) return located(code, error, id, plugins.kernels.id);
+    if (code != TENON_OK) return located(code, error, id, plugins.kernels.id);
   }
   for (uint32_t u = 0; u < record.num_updates; ++u) {
     Update& update = updates_[record.first_update + u];
@@ -251,13 +264,13 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     const tenon_code code =
         plugins.optimizer.table->step(update.state, &kCpuStream, update.pointers.data(),
                                       static_cast<uint32_t>(update.pointers.size()), &mine, &error);
-    if (code < 0) return located(code, error, id, plugins.optimizer.id);
+    if (code != TENON_OK) return located(code, error, id, plugins.optimizer.id);
   }
   return {};
 }
 
 Status Executor::run(int64_t step, double lr, Waits waits, InstrTimes* times) {
-  const tenon_step_scalars scalars{step, lr, 1.0};
+  const tenon_step_scalars scalars{sizeof scalars, 0, step, lr, 1.0};
   for (Lane& lane : lanes_) lane.started = lane.complete = 0;
   transfer_seconds_ = 0;
   times_ = times;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 
 #include "plan/program/kernel_desc.h"
 #include "run/device.h"
@@ -56,6 +57,11 @@ class Executor {
     uint32_t first_wait = 0, num_waits = 0;
   };
 
+  // Of a whole parameter, and where this rank's block of it begins: what updates point to.
+  struct ParamShape {
+    std::vector<int64_t> dims, starts;
+  };
+
   Executor(const Program& program, RankDevice& device, bool exact)
       : program_(program), device_(device), exact_(exact) {}
   Status prepare_all();
@@ -64,6 +70,7 @@ class Executor {
   Status add_call(InstrId id, const Instr& instr);
   Status prepare_transfer(const Instr& instr, Record& record);
   Status add_updates(const Instr& instr);
+  ParamShape shape_of(const TensorInfo& param) const;
   int64_t offset(const Instr& instr) const;
   size_t member(const FlatLayout& layout) const;
   template <bool kTraced>
@@ -78,6 +85,7 @@ class Executor {
   std::map<std::string, Handle<tenon_kernel>> kernels_;
   std::vector<Handle<tenon_comm_plan>> transfers_;
   std::vector<Update> updates_;
+  std::deque<ParamShape> shapes_;
   std::vector<Call> calls_;
   std::vector<Record> records_;
   std::vector<void*> pointers_;

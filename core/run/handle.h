@@ -18,7 +18,7 @@ Result<Handle<T>> open_handle(const std::string& who, std::function<void(T*)> cl
   T* out = nullptr;
   tenon_error error = empty_abi_error();
   const tenon_code code = open(&out, &error);
-  if (code < 0) return from_abi(code, error, who);
+  if (code != TENON_OK) return from_abi(code, error, who);
   return Handle<T>(out, std::move(close));
 }
 

@@ -16,13 +16,31 @@
 
 namespace tenon {
 
+// `host` outlives all that the plugin makes.
 template <class Table>
 struct Plugged {
   std::string id;
   const Table* table = nullptr;
   OptionValues options;
-  std::string pointer;  // of the options in the recipe
+  std::string pointer = {};  // of the options in the recipe
+  const tenon_host* host = nullptr;
+  uint32_t abi_minor = TENON_ABI_MINOR;  // that it was built for
 };
+
+// The config of an open(), but for what each kind has of its own. Borrows the options.
+template <class Config>
+Config config_of(const OptionValues& options, const tenon_host* host) {
+  Config out{};
+  out.struct_size = sizeof out;
+  out.num_options = options.size();
+  out.host = host;
+  out.options = options.data();
+  return out;
+}
+template <class Config, class Table>
+Config config_of(const Plugged<Table>& plugin) {
+  return config_of<Config>(plugin.options, plugin.host);
+}
 
 struct OptimizerUse {
   struct Group {
@@ -31,6 +49,7 @@ struct OptimizerUse {
   };
   std::string id;
   const tenon_optimizer* table = nullptr;
+  const tenon_host* host = nullptr;
   std::vector<Group> groups;  // 0: the common options; 1 + i: Recipe::groups[i]
 };
 

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "run/handle.h"
+#include "run/declarations.h"
+#include "run/device.h"
 
 namespace tenon {
 namespace {
@@ -12,15 +13,8 @@ namespace {
 Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dtype precision) {
   std::vector<OptimizerSlots> out;
   for (const OptimizerUse::Group& given : use.groups) {
-    TENON_TRY(auto state, open_with_options<tenon_optimizer_state>(
-                              use.id, given.pointer, use.table->close, [&](auto** o, auto* e) {
-                                return use.table->open(given.options.data(), given.options.size(), o, e);
-                              }));
-    tenon_optimizer_info info{};
-    info.struct_size = sizeof info;
-    tenon_error error = empty_abi_error();
-    const tenon_code code = use.table->describe(state.get(), &info, &error);
-    if (code < 0) return from_abi(code, error, use.id);
+    TENON_TRY(const auto state, open_optimizer(use, given));
+    TENON_TRY(const OptimizerDeclaration info, describe(use, state.get()));
     if (info.num_stats != 0) {
       return Error{"P021",
                    use.id + " needs statistics of whole parameters, which this core does not reduce yet",
@@ -28,11 +22,8 @@ Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dty
     }
     OptimizerSlots& group = out.emplace_back();
     group.elements = info.granule == TENON_GRANULE_ELEMENT;
-    for (uint32_t i = 0; i < info.num_slots; ++i) {
-      const uint32_t dtype = info.slots[i].dtype;
-      group.slots.push_back(
-          {info.slots[i].name, dtype == TENON_SLOT_DTYPE_OF_PARAM ? precision : static_cast<Dtype>(dtype)});
-    }
+    for (const SlotDeclaration& slot : info.slots)
+      group.slots.push_back({slot.name, slot.dtype_for(precision)});
   }
   return out;
 }
@@ -47,7 +38,8 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
     out.passes.push_back({pass.id,
                           pass.table,
                           {pass.options.data(), pass.options.data() + pass.options.size()},
-                          "/strategies/" + std::to_string(i)});
+                          "/strategies/" + std::to_string(i),
+                          pass.host});
   }
   if (const auto forward = build_forward(recipe, recipe.batch, recipe.context, true); forward.ok())
     out.mesh = mesh_for(out.passes, forward->graph, mesh);
@@ -55,18 +47,14 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   if (schedule.table != nullptr) {
     out.schedule = {schedule.id,
                     schedule.table,
-                    {schedule.options.data(), schedule.options.data() + schedule.options.size()}};
+                    {schedule.options.data(), schedule.options.data() + schedule.options.size()},
+                    schedule.host};
   }
   out.optimizer = plugins.optimizer.id;
   TENON_TRY(out.slots, optimizer_slots(plugins.optimizer, recipe.precision));
   out.tree_order = (plugins.comm.table->flags & TENON_COMM_TREE_ORDER) != 0;
-  out.describe = [&kernels = plugins.kernels](const tenon_kernel_desc& desc) -> Result<KernelNeeds> {
-    tenon_kernel_info info{};
-    info.struct_size = sizeof info;
-    tenon_error error = empty_abi_error();
-    const tenon_code code = kernels.table->describe(&desc, nullptr, &info, &error);
-    if (code < 0) return from_abi(code, error, kernels.id);
-    return KernelNeeds{info.workspace_bytes, info.private_bytes, (info.flags & TENON_KERNEL_EXACT) != 0};
+  out.describe = [&kernels = plugins.kernels](const tenon_kernel_desc& desc) {
+    return describe(kernels, desc);
   };
   return out;
 }

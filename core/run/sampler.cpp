@@ -38,8 +38,9 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
                                              int64_t context) {
   std::unique_ptr<Feeder> out(new Feeder(plugin));
   out->context_ = context;
-  tenon_data_config config{sizeof(tenon_data_config), plugin.options.size(), plugin.options.data(),
-                           root.c_str(), context};
+  auto config = config_of<tenon_data_config>(plugin);
+  config.root = root.c_str();
+  config.context = context;
   auto opened =
       open_with_options<tenon_dataset>(plugin.id, plugin.pointer, plugin.table->close,
                                        [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); });
@@ -50,16 +51,10 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
     return error;
   }
   out->dataset_ = std::move(opened).value();
-  out->info_.struct_size = sizeof(tenon_data_info);
-  tenon_error error = empty_abi_error();
-  const tenon_code code = plugin.table->describe(out->dataset_.get(), &out->info_, &error);
-  if (code < 0) return from_abi(code, error, plugin.id);
+  TENON_TRY(out->declared_, describe(plugin, out->dataset_.get()));
   for (const char* needed : {"tokens", "targets"}) {
-    const auto* begin = out->info_.fields;
-    const auto* end = begin + out->info_.num_fields;
-    const bool fits = std::any_of(begin, end, [&](const tenon_field& f) {
-      return std::string_view(f.name) == needed && f.shape.dtype == TENON_I32 && f.shape.ndim == 1 &&
-             f.shape.dims[0] == context;
+    const bool fits = std::ranges::any_of(out->declared_.fields, [&](const FieldDeclaration& f) {
+      return f.name == needed && f.dtype == Dtype::i32 && f.dims == std::vector<int64_t>{context};
     });
     if (!fits) {
       return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", plugin.id, needed, context),
@@ -70,13 +65,11 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
 }
 
 int64_t Feeder::token_limit() const {
-  for (uint32_t f = 0; f < info_.num_fields; ++f) {
-    if (std::string_view(info_.fields[f].name) == "tokens") return info_.fields[f].limit;
-  }
-  return 0;
+  const auto tokens = std::ranges::find(declared_.fields, "tokens", &FieldDeclaration::name);
+  return tokens == declared_.fields.end() ? 0 : tokens->limit;
 }
 
-std::string Feeder::digest() const { return hex(info_.digest); }
+std::string Feeder::digest() const { return hex(declared_.digest); }
 
 namespace {
 
@@ -111,21 +104,18 @@ int64_t gathered_position(const Program& program, int64_t position) {
 // Whole samples into whole_.
 Status Feeder::read(const std::vector<int64_t>& indices) {
   std::vector<void*> outs;
-  whole_.resize(info_.num_fields);
-  for (uint32_t f = 0; f < info_.num_fields; ++f) {
-    const tenon_field& field = info_.fields[f];
-    int64_t bytes = size_of(static_cast<Dtype>(field.shape.dtype)) * static_cast<int64_t>(indices.size());
-    for (uint32_t d = 0; d < field.shape.ndim; ++d) bytes *= field.shape.dims[d];
-    TENON_CHECK(whole_[f].resize(static_cast<size_t>(bytes)));
+  whole_.resize(declared_.fields.size());
+  for (size_t f = 0; f < declared_.fields.size(); ++f) {
+    TENON_CHECK(whole_[f].resize(static_cast<size_t>(declared_.fields[f].bytes()) * indices.size()));
     whole_[f].poison();
     outs.push_back(whole_[f].data());
   }
   tenon_error error = empty_abi_error();
   const tenon_code code =
       plugin_.table->read(dataset_.get(), indices.data(), indices.size(), outs.data(), &error);
-  if (code < 0) return from_abi(code, error, plugin_.id);
-  for (uint32_t f = 0; f < info_.num_fields; ++f)
-    TENON_CHECK(check_written(whole_[f], info_.fields[f], plugin_.id));
+  if (code != TENON_OK) return from_abi(code, error, plugin_.id);
+  for (size_t f = 0; f < declared_.fields.size(); ++f)
+    TENON_CHECK(check_written(whole_[f], declared_.fields[f], plugin_.id));
   return {};
 }
 
@@ -134,8 +124,8 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<Token
   std::vector<int64_t> readable = indices;
   std::replace(readable.begin(), readable.end(), int64_t{-1}, int64_t{0});
   TENON_CHECK(read(readable));
-  for (uint32_t f = 0; f < info_.num_fields; ++f) {
-    const auto it = inputs.find(info_.fields[f].name);
+  for (size_t f = 0; f < declared_.fields.size(); ++f) {
+    const auto it = inputs.find(declared_.fields[f].name);
     if (it == inputs.end()) continue;
     if (ranges.size() > 1)
       cut_tokens(whole_[f], static_cast<int64_t>(indices.size()), ranges, it->second);
@@ -185,7 +175,7 @@ Result<Buffer> filled(const std::string& who, const char* what, size_t guess, Ca
     uint64_t count = out.size();
     tenon_error error = empty_abi_error();
     const tenon_code code = call(out.data(), &count, &error);
-    if (code < 0) return from_abi(code, error, fmt::format("{}, {}", who, what));
+    if (code != TENON_OK) return from_abi(code, error, fmt::format("{}, {}", who, what));
     const bool fits = count <= out.size();
     if (!fits && (attempt == 2 || count > kMost)) {
       return Error{

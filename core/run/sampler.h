@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "plan/program/program.h"
+#include "run/declarations.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
 #include "run/staging.h"
@@ -44,7 +45,7 @@ class Feeder {
   static Result<std::unique_ptr<Feeder>> open(const Plugged<tenon_data>& plugin, const std::string& root,
                                               int64_t context);
 
-  int64_t num_samples() const { return info_.num_samples; }
+  int64_t num_samples() const { return declared_.num_samples; }
   int64_t token_limit() const;
   std::string digest() const;  // hex
   // Text to tokens and back. Errors: D006 where the plugin does neither, D007, what it says.
@@ -65,7 +66,7 @@ class Feeder {
                   char* out) const;
   const Plugged<tenon_data>& plugin_;
   Handle<tenon_dataset> dataset_;
-  tenon_data_info info_{};
+  DataDeclaration declared_;
   int64_t context_ = 0;
   std::vector<StagingBuffer> whole_;  // samples as the plugin wrote them, by field
 };

@@ -28,7 +28,7 @@ const Int* beyond(const StagingBuffer& buffer, int64_t limit) {
 }
 
 template <class Int>
-Status check_values(const StagingBuffer& buffer, const tenon_field& field, const std::string& who) {
+Status check_values(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who) {
   const Int* value = beyond<Int>(buffer, field.limit);
   if (value == nullptr) return {};
   Int unwritten{};
@@ -85,15 +85,15 @@ bool StagingBuffer::is_overrun() const {
                       [](unsigned char c) { return c == kBehind; });
 }
 
-Status check_written(const StagingBuffer& buffer, const tenon_field& field, const std::string& who) {
+Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who) {
   if (buffer.is_overrun()) {
     return Error{"D007",
                  fmt::format("{} wrote past the {} bytes of field '{}'", who, buffer.size(), field.name),
                  "/data/plugin", "correct the plugin", TENON_E_RECIPE};
   }
   if (field.limit <= 0) return {};
-  if (field.shape.dtype == TENON_I32) return check_values<int32_t>(buffer, field, who);
-  if (field.shape.dtype == TENON_I64) return check_values<int64_t>(buffer, field, who);
+  if (field.dtype == Dtype::i32) return check_values<int32_t>(buffer, field, who);
+  if (field.dtype == Dtype::i64) return check_values<int64_t>(buffer, field, who);
   return {};
 }
 

@@ -4,8 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/result.h"
-#include "tenon/data.h"
+#include "run/declarations.h"
 
 namespace tenon {
 
@@ -35,6 +34,6 @@ class StagingBuffer {
 
 // Whether what a plugin wrote is what it declared: within its buffer, every value of a field with a limit
 // from -1 to below it. A value that was not written is none of those. Error D007, which names `who`.
-Status check_written(const StagingBuffer& buffer, const tenon_field& field, const std::string& who);
+Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who);
 
 }  // namespace tenon

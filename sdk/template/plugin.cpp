@@ -18,18 +18,19 @@ namespace {
 
 using tenon::sdk::Failure;
 using tenon::sdk::guard;
+using tenon::sdk::read;
 
 // Declared once: the host checks them, fills defaults, and makes messages and reference pages from them.
 constexpr tenon_option_decl kFile =
     tenon::sdk::string_option("file", "name of the file in the run's folder", "records.txt");
 constexpr const tenon_option_decl* kOptions[] = {&kFile};
 
-// The slots. guard() turns exceptions into errors: none may cross the border.
-tenon_code open_sink(const char* directory, const tenon_option* options, uint32_t num_options,
-                     tenon_sink_state** out, tenon_error* error) {
+// The slots. guard() turns exceptions into errors: none may cross the border. read() takes what a host of any
+// later version passes, as this plugin knows it; its second argument is the end of what the plugin needs.
+tenon_code open_sink(const tenon_sink_config* given, tenon_sink_state** out, tenon_error* error) {
   return guard(error, [&] {
-    const tenon::sdk::Options values(options, num_options);
-    const std::string path = std::string(directory) + "/" + values.string("file");
+    const auto config = read(given, TENON_END(tenon_sink_config, recipe));
+    const std::string path = std::string(config.directory) + "/" + tenon::sdk::Options(config).string("file");
     std::FILE* const file = std::fopen(path.c_str(), "ae");
     if (file == nullptr) throw Failure(TENON_E_IO, "cannot open " + path, "errno", errno);
     *out = new tenon_sink_state{{file, std::fclose}};
@@ -38,12 +39,16 @@ tenon_code open_sink(const char* directory, const tenon_option* options, uint32_
 
 void close_sink(tenon_sink_state* state) { delete state; }
 
-tenon_code write_record(tenon_sink_state* state, const tenon_record* record, tenon_error* error) {
+tenon_code write_record(tenon_sink_state* state, const tenon_record* given, tenon_error* error) {
   return guard(error, [&] {
+    const auto record = read(given, TENON_END(tenon_record, reserved));
     std::FILE* const file = state->file.get();
-    std::fprintf(file, "%s %lld", record->event, static_cast<long long>(record->step));
-    for (uint32_t i = 0; i < record->num_metrics; ++i) {
-      std::fprintf(file, " %s=%.9g", record->metrics[i].name, record->metrics[i].value);
+    std::fprintf(file, "%s %lld", record.event, static_cast<long long>(record.step));
+    for (uint32_t i = 0; i < record.num_metrics; ++i) {
+      std::fprintf(file, " %s=%.9g", record.metrics[i]->name, record.metrics[i]->value);
+    }
+    for (uint32_t i = 0; i < record.num_texts; ++i) {
+      std::fprintf(file, " %s=%s", record.texts[i]->name, record.texts[i]->text);
     }
     std::fputc('\n', file);
     if (std::fflush(file) != 0) throw Failure(TENON_E_IO, "cannot write the record", "errno", errno);

@@ -1,7 +1,7 @@
 // Reads the headers of abi/tenon and writes a C program that prints their layout: size of each struct;
-// offset, size and declaration of each field; value of each enumerator and of each constant macro.
-// Knows the form in which our headers are written and stops at anything else, so that nothing is missed.
-// usage: layout_generate <header>... > probe.c
+// offset, size and declaration of each field; value of each enumerator and of each constant macro; the head
+// of each inline function. Knows the form in which our headers are written and stops at anything else, so
+// that nothing is missed. usage: layout_generate <header>... > probe.c
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -85,18 +85,21 @@ size_t count(const std::string& text, const char* pattern) {
   return static_cast<size_t>(std::distance(std::sregex_iterator(text.begin(), text.end(), regex), {}));
 }
 
-// Each alternative begins where a line does; a struct ends at the first brace, for none is nested.
+// Each alternative begins where a line does; a struct and a function end at the first brace, for none is
+// nested.
 void print_header(const std::string& path) {
   const std::string code = read_without_comments(path);
   const std::regex item(
       "(?:^|\n)(?:typedef )?struct (\\w+) \\{([^}]*)\\}( \\w+)?;"
       "|(?:^|\n)enum \\{([^}]*)\\};"
-      "|(?:^|\n)#define (TENON_\\w+) (\"[^\"]*\"|[0-9][0-9a-fx]*u?)(?=\n)");
+      "|(?:^|\n)#define (TENON_\\w+) (\"[^\"]*\"|[0-9][0-9a-fx]*u?)(?=\n)"
+      "|(?:^|\n)static inline (\\w[^{]*) \\{[^}]*\\}");
   size_t braces = 0;
   for (std::sregex_iterator at(code.begin(), code.end(), item), end; at != end; ++at) {
     const std::smatch& match = *at;
     if (match[1].matched) print_struct(path, match[1], match[2]);
     if (match[4].matched) print_enum(path, match[4]);
+    if (match[7].matched) std::cout << "  printf(\"" << squeeze(match[7]) << "\\n\");\n";
     if (match[5].matched && match[6].str()[0] == '"') {
       std::cout << "  printf(\"" << match[5] << " = %s\\n\", " << match[5] << ");\n";
     } else if (match[5].matched) {

@@ -151,20 +151,28 @@ TEST(Loader, plugin_of_another_major_is_named_with_its_symbol) {
   const Error error = flaw_of("next-major");
   EXPECT_EQ(error.code, "A001");
   EXPECT_EQ(error.cause,
-            "no tenon_plugin_v0, but tenon_plugin_v1: a plugin of another major (this tenon has ABI 0.1)");
+            "no tenon_plugin_v0, but tenon_plugin_v1: a plugin of another major (this tenon has ABI 0.2)");
 }
 
 TEST(Loader, plugin_of_another_minor_is_refused_with_both_versions) {
   const Error error = flaw_of("other-minor");
   EXPECT_EQ(error.code, "A001");
-  EXPECT_EQ(error.cause,
-            "the plugin needs ABI 0.99 (built with 0.99), this tenon has 0.1; while the major is 0 they must "
-            "be equal");
+  EXPECT_EQ(
+      error.cause,
+      "the plugin needs ABI 0.99 (built with 0.99), this tenon has 0.2 and takes what was built with 0.2 or "
+      "newer");
   EXPECT_EQ(error.fix, "build the plugin with the headers of this tenon");
 }
 
+TEST(Loader, plugin_of_the_minor_before_the_last_break_is_refused) {
+  const Error error = flaw_of("older-minor");
+  EXPECT_EQ(error.code, "A001");
+  EXPECT_EQ(error.cause.substr(0, 44), "the plugin needs ABI 0.1 (built with 0.1), t");
+}
+
 TEST(Loader, plugin_with_a_small_struct_is_refused) {
-  EXPECT_EQ(flaw_of("small").cause, "struct_size of tenon_plugin is 40, less than 80");
+  EXPECT_EQ(flaw_of("small").cause,
+            "slot 'options' of tenon_plugin is missing: struct_size 40 ends before it");
 }
 
 TEST(Loader, missing_slot_of_the_plugin_is_named) {
@@ -175,13 +183,13 @@ TEST(Loader, missing_slot_of_the_plugin_is_named) {
 
 TEST(Loader, missing_slot_of_an_interface_is_named) {
   PluginRegistry registry(only({kFixtures}));
-  const auto plugin = registry.load("test/null-step");
-  ASSERT_TRUE(plugin.ok()) << plugin.error().text();
-  const auto optimizer = (*plugin)->interface<tenon_optimizer>();
-  ASSERT_FALSE(optimizer.ok());
-  EXPECT_EQ(optimizer.error().code, "A005");
-  EXPECT_EQ(optimizer.error().cause, "slot 'step' of tenon.optimizer/1 is NULL");
-  EXPECT_EQ(optimizer.error().place, file_of("null-step"));
+  for (int again = 0; again < 2; ++again) {  // what is refused has been ended, and may be tried again
+    const auto plugin = registry.load("test/null-step");
+    ASSERT_FALSE(plugin.ok());
+    EXPECT_EQ(plugin.error().code, "A005");
+    EXPECT_NE(plugin.error().text().find("slot 'step' of tenon.optimizer/1 is NULL"), std::string::npos)
+        << plugin.error().text();
+  }
 }
 
 TEST(Loader, interface_that_the_plugin_lacks_is_named) {
@@ -317,6 +325,7 @@ TEST(Loader, guard_puts_back_every_signal_that_can_be_set) {
 uint32_t live_inits(const Plugin& plugin) {
   const auto optimizer = plugin.interface<tenon_optimizer>();
   tenon_optimizer_info info{};
+  info.struct_size = sizeof info;
   (*optimizer)->describe(nullptr, &info, nullptr);
   return info.num_slots;
 }
@@ -347,10 +356,11 @@ TEST(Loader, two_registries_share_one_initialised_plugin_and_the_last_ends_it) {
   log_from(two);
   EXPECT_EQ(first_log.size(), 2u) << "the embedder that is gone hears nothing";
   EXPECT_EQ(second_log, (std::vector<std::string>{"step"}));
-  const tenon_optimizer* table = *two.interface<tenon_optimizer>();  // libraries stay mapped
+  const tenon_optimizer table = **two.interface<tenon_optimizer>();  // libraries stay mapped
   second.reset();
   tenon_optimizer_info info{};
-  table->describe(nullptr, &info, nullptr);
+  info.struct_size = sizeof info;
+  table.describe(nullptr, &info, nullptr);
   EXPECT_EQ(info.num_slots, 0u) << "ended";
   PluginRegistry third(only({kFixtures}));
   EXPECT_EQ(live_inits(**third.load("test/other-good")), 1u) << "and may start again";
@@ -361,7 +371,7 @@ TEST(Loader, error_of_a_call_names_plugin_and_slot) {
   const Plugin& plugin = **registry.load("test/good");
   tenon_error error = empty_abi_error();
   tenon_optimizer_state* state = nullptr;
-  const tenon_code code = (*plugin.interface<tenon_optimizer>())->open(nullptr, 0, &state, &error);
+  const tenon_code code = (*plugin.interface<tenon_optimizer>())->open(nullptr, &state, &error);
   const Status status = plugin.check(code, error, "open");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().cause, "cannot open");

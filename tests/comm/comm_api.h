@@ -65,8 +65,15 @@ class Domain {
     tls.key = "tls";
     tls.kind = TENON_STRING;
     tls.s = settings_.tls.c_str();
-    const tenon_comm_config config{sizeof config, settings.rank,       settings.world, 1,
-                                   {kDLCPU, 0},   settings.timeout_ns, &tls,           rendezvous};
+    const tenon_comm_config config{.struct_size = sizeof config,
+                                   .num_options = 1,
+                                   .host = nullptr,
+                                   .options = &tls,
+                                   .rank = settings.rank,
+                                   .world = settings.world,
+                                   .device = {kDLCPU, 0},
+                                   .timeout_ns = settings.timeout_ns,
+                                   .rendezvous = rendezvous};
     tenon_error error = empty_error();
     check(table_.domain_open(&config, &domain_, &error), error);
     if (settings_.reachable) check(table_.alloc(domain_, kArena, &arena_, &error), error);

@@ -11,7 +11,8 @@ static const tenon_host* host_of_plugin;
 
 struct tenon_dataset {
   int64_t context, fail_at;
-  tenon_field fields[2];
+  tenon_field tokens, targets;
+  const tenon_field* fields[2];
 };
 
 static struct tenon_dataset datasets[8];
@@ -29,10 +30,11 @@ static tenon_code open_data(const tenon_data_config* config, tenon_dataset** out
   signal(SIGSEGV, on_signal);
   data->context = config->context;
   data->fail_at = config->options[0].i;
-  const tenon_field tokens = {"tokens", {TENON_I32, 1, &data->context}, kVocabulary};
-  const tenon_field targets = {"targets", {TENON_I32, 1, &data->context}, kVocabulary};
-  data->fields[0] = tokens;
-  data->fields[1] = targets;
+  const tenon_field tokens = {sizeof tokens, 0, "tokens", {TENON_I32, 1, &data->context}, kVocabulary};
+  data->tokens = data->targets = tokens;
+  data->targets.name = "targets";
+  data->fields[0] = &data->tokens;
+  data->fields[1] = &data->targets;
   *out = data;
   return TENON_OK;
 }
@@ -41,11 +43,8 @@ static void close_data(tenon_dataset* data) { (void)data; }
 
 static tenon_code describe(tenon_dataset* data, tenon_data_info* info, tenon_error* error) {
   (void)error;
-  memset(info, 0, sizeof *info);
-  info->struct_size = sizeof *info;
-  info->num_fields = 2;
-  info->num_samples = kNumSamples;
-  info->fields = data->fields;
+  const tenon_data_info mine = {sizeof mine, 2, kNumSamples, data->fields, {1}};
+  tenon_fill(info, &mine);
   return TENON_OK;
 }
 

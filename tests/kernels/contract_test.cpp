@@ -134,8 +134,11 @@ TEST_P(Contract, refuses_sizes_that_overflow) {
   desc.num_inputs = 1;
   desc.inplace = -1;
   tenon_kernel_info info{};
+  info.struct_size = sizeof info;
   tenon_error error{};
-  EXPECT_EQ(kernels.table().describe(&desc, nullptr, &info, &error), TENON_E_ARGUMENT);
+  error.struct_size = sizeof error;
+  const tenon_kernels_config config = kernels.config();
+  EXPECT_EQ(kernels.table().describe(&config, &desc, &info, &error), TENON_E_ARGUMENT);
   EXPECT_STREQ(
       error.message,
       "sqnorm: input 0 (x): f32[4611686018427387904 4611686018427387904] does not fit into 2^63 bytes");
@@ -145,6 +148,7 @@ TEST_P(Contract, gives_memory_that_is_aligned_and_zero) {
   for (uint64_t bytes : {0ull, 1ull, 64ull, 1000ull, (5ull << 20) + 3}) {
     void* block = nullptr;
     tenon_error error{};
+    error.struct_size = sizeof error;
     ASSERT_EQ(kernels.table().alloc(kernels.device(), bytes, &block, &error), TENON_OK);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 64, 0u);
     const std::vector<uint8_t> zeros(bytes, 0);
@@ -158,6 +162,7 @@ TEST_P(Contract, gives_memory_that_is_aligned_and_zero) {
 TEST_P(Contract, says_so_when_there_is_no_memory) {
   void* block = nullptr;
   tenon_error error{};
+  error.struct_size = sizeof error;
   EXPECT_EQ(kernels.table().alloc(kernels.device(), uint64_t{1} << 62, &block, &error), TENON_E_MEMORY);
   EXPECT_STREQ(error.message, "cannot allocate 4611686018427387904 bytes of host memory");
 }
@@ -172,7 +177,10 @@ TEST_P(Contract, copies_bytes) {
 TEST_P(Contract, opens_no_device_but_0) {
   tenon_device* device = nullptr;
   tenon_error error{};
-  EXPECT_EQ(kernels.table().open(1, nullptr, 0, &device, &error), TENON_E_ARGUMENT);
+  error.struct_size = sizeof error;
+  tenon_kernels_config config = kernels.config();
+  config.device_id = 1;
+  EXPECT_EQ(kernels.table().open(&config, &device, &error), TENON_E_ARGUMENT);
   EXPECT_EQ(std::string(error.message),
             "kernels/" + std::string(GetParam()) + ": CPU device 1 does not exist, only 0");
 }

@@ -158,6 +158,7 @@ Kernels::Kernels(const std::string& name, int threads, const std::string& isa)
   plugin_ = static_cast<const tenon_plugin*>(dlsym(library, "tenon_plugin_v0"));
   if (plugin_ == nullptr) throw std::runtime_error(path + " has no tenon_plugin_v0");
   tenon_error error{};
+  error.struct_size = sizeof error;
   if (plugin_->init(&host_->host, &error) != TENON_OK) throw std::runtime_error(error.message);
   table_ = static_cast<const tenon_kernels*>(plugin_->get_interface(TENON_KERNELS));
   if (table_ == nullptr) throw std::runtime_error(path + " has no kernels");
@@ -165,7 +166,10 @@ Kernels::Kernels(const std::string& name, int threads, const std::string& isa)
   option.key = "isa";
   option.kind = TENON_STRING;
   option.s = isa.c_str();
-  if (table_->open(0, &option, isa.empty() ? 0 : 1, &device_, &error) != TENON_OK) {
+  tenon_kernels_config config = this->config();
+  config.num_options = isa.empty() ? 0 : 1;
+  config.options = &option;
+  if (table_->open(&config, &device_, &error) != TENON_OK) {
     throw std::runtime_error(error.message);
   }
 }
@@ -175,21 +179,34 @@ Kernels::~Kernels() {
   plugin_->deinit();
 }
 
+tenon_kernels_config Kernels::config() const {
+  tenon_kernels_config config{};
+  config.struct_size = sizeof config;
+  config.host = &host_->host;
+  return config;
+}
+
 tenon_code Kernels::describe(const Op& op, tenon_kernel_info& info, std::string& message) const {
   tenon_error error{};
+  error.struct_size = sizeof error;
   const Desc desc(op);
-  const tenon_code code = table_->describe(&desc.desc, nullptr, &info, &error);
+  const tenon_kernels_config config = this->config();
+  info.struct_size = sizeof info;
+  const tenon_code code = table_->describe(&config, &desc.desc, &info, &error);
   message = error.message;
   return code;
 }
 
 Result Kernels::run(const Op& op, int64_t offset) const {
   const Desc desc(op);
+  const tenon_kernels_config config = this->config();
   tenon_kernel_info info{};
+  info.struct_size = sizeof info;
   tenon_kernel* kernel = nullptr;
   tenon_error error{};
+  error.struct_size = sizeof error;
   Result result;
-  result.code = table_->describe(&desc.desc, nullptr, &info, &error);
+  result.code = table_->describe(&config, &desc.desc, &info, &error);
   if (result.code == TENON_OK) result.code = table_->prepare(device_, &desc.desc, &kernel, &error);
   if (result.code != TENON_OK) return {result.code, error.message, {}};
 

@@ -69,6 +69,7 @@ class Kernels {
   Result run(const Op& op, int64_t offset = 0) const;
   tenon_code describe(const Op& op, tenon_kernel_info& info, std::string& message) const;
   const tenon_kernels& table() const { return *table_; }
+  tenon_kernels_config config() const;  // of device 0, without options
   tenon_device* device() const { return device_; }
   const tenon_plugin& plugin() const { return *plugin_; }
 

@@ -5,6 +5,14 @@
 namespace tenon::mutants {
 namespace {
 
+constexpr tenon_kernels_config kConfig{.struct_size = sizeof(tenon_kernels_config),
+                                       .num_options = 0,
+                                       .host = nullptr,
+                                       .options = nullptr,
+                                       .profile = nullptr,
+                                       .device_id = 0,
+                                       .reserved = 0};
+
 void check(tenon_code code, const tenon_error& error) {
   if (code < 0) throw Refused(error.message);
 }
@@ -14,7 +22,7 @@ void check(tenon_code code, const tenon_error& error) {
 Kernels::Kernels(const tenon_kernels& table, bool exact) : table_(table), exact_(exact) {
   tenon_device* device = nullptr;
   tenon_error error = empty_abi_error();
-  check(table.open(0, nullptr, 0, &device, &error), error);
+  check(table.open(&kConfig, &device, &error), error);
   device_ = Handle<tenon_device>(device, table.close);
 }
 
@@ -26,7 +34,7 @@ const Kernels::Prepared& Kernels::of(const Instr& instr, int64_t start_shift) {
   tenon_error error = empty_abi_error();
   tenon_kernel_info info{};
   info.struct_size = sizeof info;
-  check(table_.describe(&desc.get(), nullptr, &info, &error), error);
+  check(table_.describe(&kConfig, &desc.get(), &info, &error), error);
   tenon_kernel* made = nullptr;
   check(table_.prepare(device_.get(), &desc.get(), &made, &error), error);
   owned_.emplace_back(made, table_.release);

@@ -4,16 +4,13 @@
 
 namespace tenon::mutants {
 Optimizer::Optimizer(const OptimizerUse& use) : use_(use) {
-  for (const auto& [options, pointer] : use.groups) {
-    tenon_optimizer_state* state = nullptr;
-    tenon_error error = empty_abi_error();
-    tenon_optimizer_info info{};
-    info.struct_size = sizeof info;
-    if (use.table->open(options.data(), options.size(), &state, &error) < 0 ||
-        use.table->describe(state, &info, &error) < 0)
-      throw Refused(error.message);
-    states_.emplace_back(state, use.table->close);
-    slots_.emplace_back(info.slots, info.slots + info.num_slots);
+  for (const OptimizerUse::Group& group : use.groups) {
+    auto state = open_optimizer(use, group);
+    if (!state.ok()) throw Refused(state.error().text());
+    auto declared = describe(use, state->get());
+    if (!declared.ok()) throw Refused(declared.error().text());
+    states_.push_back(std::move(*state));
+    slots_.push_back(std::move(declared->slots));
   }
 }
 

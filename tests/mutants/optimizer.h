@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rank_memory.h"
-#include "run/handle.h"
+#include "run/device.h"
 #include "run/plugin_set.h"
 
 namespace tenon::mutants {
@@ -13,13 +13,13 @@ class Optimizer {
   explicit Optimizer(const OptimizerUse& use);
 
   size_t groups() const { return states_.size(); }
-  const std::vector<tenon_slot_decl>& slots(size_t group) const { return slots_[group]; }
+  const std::vector<SlotDeclaration>& slots(size_t group) const { return slots_[group]; }
   void step(size_t group, std::vector<tenon_update>& pieces, const tenon_step_scalars& scalars) const;
 
  private:
   const OptimizerUse& use_;
   std::vector<Handle<tenon_optimizer_state>> states_;
-  std::vector<std::vector<tenon_slot_decl>> slots_;
+  std::vector<std::vector<SlotDeclaration>> slots_;
 };
 
 }  // namespace tenon::mutants

@@ -33,11 +33,13 @@ void close(tenon_dataset*) {}
 
 tenon_code describe(tenon_dataset*, tenon_data_info* info, tenon_error*) {
   static constexpr int64_t kDims[] = {kContext};
-  static constexpr tenon_field kFields[] = {{"tokens", {TENON_I32, 1, kDims}, kVocabulary},
-                                            {"targets", {TENON_I32, 1, kDims}, kVocabulary}};
-  info->num_fields = 2;
-  info->num_samples = kNumSamples;
-  info->fields = kFields;
+  static constexpr auto field = [](const char* name) {
+    return tenon_field{sizeof(tenon_field), 0, name, {TENON_I32, 1, kDims}, kVocabulary};
+  };
+  static constexpr tenon_field kTokens = field("tokens"), kTargets = field("targets");
+  static constexpr const tenon_field* kFields[] = {&kTokens, &kTargets};
+  const tenon_data_info mine = {sizeof mine, 2, kNumSamples, kFields, {1}};
+  tenon_fill(info, &mine);
   return TENON_OK;
 }
 

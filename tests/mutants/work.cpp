@@ -130,10 +130,9 @@ class Preparing {
     };
     update.scale = memory_.at(program_, instr.in[1].buffer, instr.in[1].offset, sizeof(double));
     std::vector<void*>& slots = update.slots.emplace_back();
-    for (const tenon_slot_decl& slot : machine_.optimizer.slots(update.group)) {
-      const Dtype dtype =
-          slot.dtype == TENON_SLOT_DTYPE_OF_PARAM ? param.operand.dtype : static_cast<Dtype>(slot.dtype);
-      const Operand* state = state_of_slot(std::span(instr.out).subspan(1), slot.name, dtype);
+    for (const SlotDeclaration& slot : machine_.optimizer.slots(update.group)) {
+      const Operand* state =
+          state_of_slot(std::span(instr.out).subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
       require(state != nullptr, "an update lacks a slot");
       slots.push_back(address(*state));
     }

@@ -42,25 +42,34 @@ class SignSgd {
     table_ = *(*plugin)->interface<tenon_optimizer>();
     const auto values = (*plugin)->read_options(Json::parse(options), "/optimizer/options");
     EXPECT_TRUE(values.ok()) << values.error().text();
-    code_ = table_->open(values->data(), values->size(), &state_, &error_);
+    const tenon_optimizer_config config = {sizeof config, values->size(), registry.host().table(),
+                                           values->data()};
+    code_ = table_->open(&config, &state_, &error_);
   }
   ~SignSgd() { table_->close(state_); }
   tenon_code code() const { return code_; }
   const char* message() const { return error_.message; }
   uint32_t num_slots() const {
     tenon_optimizer_info info{};
+    info.struct_size = sizeof info;
     EXPECT_EQ(table_->describe(state_, &info, nullptr), TENON_OK);
     if (info.num_slots == 1) {
-      EXPECT_STREQ(info.slots[0].name, "momentum");
+      EXPECT_STREQ(info.slots[0]->name, "momentum");
     }
     return info.num_slots;
   }
   tenon_code step(uint32_t dtype, void* param, const void* grad, void* slot, uint64_t count, double lr,
                   double grad_scale) {
     void* slots[] = {slot};
-    tenon_update update = {sizeof(tenon_update), dtype, count, 1, param, grad, slots, nullptr};
+    tenon_update update = {.struct_size = sizeof(tenon_update),
+                           .dtype = dtype,
+                           .count = count,
+                           .rows = 1,
+                           .param = param,
+                           .grad = grad,
+                           .slots = slots};
     tenon_update* updates[] = {&update};
-    const tenon_step_scalars scalars = {1, lr, grad_scale};
+    const tenon_step_scalars scalars = {sizeof scalars, 0, 1, lr, grad_scale};
     const tenon_stream stream = {{kDLCPU, 0}, nullptr};
     return table_->step(state_, &stream, updates, 1, &scalars, &error_);
   }
@@ -159,16 +168,34 @@ TEST_F(Outside, template_writes_one_line_per_record) {
   const std::string folder = setting("TENON_TEST_FOLDER");
   tenon_error error = empty_abi_error();
   tenon_sink_state* sink = nullptr;
-  ASSERT_EQ(table->open(folder.c_str(), options->data(), options->size(), &sink, &error), TENON_OK)
-      << error.message;
-  const tenon_metric metrics[] = {{"loss", 1.5}, {"lr", 0.001}};
-  const tenon_record record = {sizeof(tenon_record), 2, "step", 10, 1, metrics};
+  tenon_sink_config config = {.struct_size = sizeof config,
+                              .num_options = options->size(),
+                              .host = registry_.host().table(),
+                              .options = options->data(),
+                              .directory = folder.c_str(),
+                              .run = "a-run",
+                              .recipe = "{}"};
+  ASSERT_EQ(table->open(&config, &sink, &error), TENON_OK) << error.message;
+  const tenon_metric loss = {sizeof loss, 0, "loss", 1.5}, lr = {sizeof lr, 0, "lr", 0.001};
+  const tenon_metric* const metrics[] = {&loss, &lr};
+  const tenon_text path = {sizeof path, 0, "path", "checkpoints/step-10"};
+  const tenon_text* const texts[] = {&path};
+  const tenon_record record = {.struct_size = sizeof record,
+                               .num_metrics = 2,
+                               .event = "save",
+                               .step = 10,
+                               .attempt = 1,
+                               .metrics = metrics,
+                               .texts = texts,
+                               .num_texts = 1};
   EXPECT_EQ(table->write(sink, &record, &error), TENON_OK);
   std::stringstream text;
   text << std::ifstream(folder + "/out.txt").rdbuf();
-  EXPECT_EQ(text.str(), "step 10 loss=1.5 lr=0.001\n") << "visible when write returns";
+  EXPECT_EQ(text.str(), "save 10 loss=1.5 lr=0.001 path=checkpoints/step-10\n")
+      << "visible when write returns";
   table->close(sink);
-  EXPECT_EQ(table->open("/nonexistent", options->data(), options->size(), &sink, &error), TENON_E_IO);
+  config.directory = "/nonexistent";
+  EXPECT_EQ(table->open(&config, &sink, &error), TENON_E_IO);
   EXPECT_STREQ(error.message, "cannot open /nonexistent/out.txt");
   EXPECT_STREQ(error.vendor, "errno");
 }

@@ -23,7 +23,7 @@ class Kernels {
         table_(plugin_.table<tenon_kernels>(TENON_KERNELS)),
         options_(plugin_.plugin()) {
     tenon_error error = empty_error();
-    check(table_.open(0, options_.data(), options_.size(), &device_, &error), error);
+    check(table_.open(&config_, &device_, &error), error);
   }
   ~Kernels() {
     for (auto& [key, kernel] : prepared_) table_.release(kernel.kernel);
@@ -97,7 +97,8 @@ class Kernels {
     try {
       tenon_error error = empty_error();
       tenon_kernel_info info{};
-      check(table_.describe(&desc, nullptr, &info, &error), error);
+      info.struct_size = sizeof info;
+      check(table_.describe(&config_, &desc, &info, &error), error);
       check(table_.prepare(device_, &desc, &it->second.kernel, &error), error);
       it->second.workspace.resize((info.workspace_bytes + 7) / 8);
     } catch (...) {
@@ -111,6 +112,13 @@ class Kernels {
   LoadedPlugin plugin_;
   const tenon_kernels& table_;
   OptionValues options_;
+  const tenon_kernels_config config_{.struct_size = sizeof(tenon_kernels_config),
+                                     .num_options = options_.size(),
+                                     .host = plugin_.host(),
+                                     .options = options_.data(),
+                                     .profile = nullptr,
+                                     .device_id = 0,
+                                     .reserved = 0};
   tenon_device* device_ = nullptr;
   std::map<std::string, Prepared> prepared_;
 };

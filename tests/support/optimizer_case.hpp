@@ -43,13 +43,33 @@ struct OptimizerCase {
   std::vector<std::vector<T>> grads;
 };
 
+// A piece of a parameter that is nothing but a vector.
+inline tenon_update update_of(uint32_t dtype, uint64_t count, void* param, const void* grad,
+                              void* const* slots) {
+  tenon_update out{};
+  out.struct_size = sizeof out;
+  out.dtype = dtype;
+  out.count = count;
+  out.rows = 1;
+  out.param = param;
+  out.grad = grad;
+  out.slots = slots;
+  out.name = "param";
+  return out;
+}
+
+inline tenon_step_scalars scalars_of(int64_t step, double grad_scale = 1.0, double lr = 0.1) {
+  return {sizeof(tenon_step_scalars), 0, step, lr, grad_scale};
+}
+
 // One state of an optimizer, open until it is destroyed.
 class OptimizerRun {
  public:
   OptimizerRun(const LoadedPlugin& plugin, const OptionValues& options)
       : table_(plugin.table<tenon_optimizer>(TENON_OPTIMIZER)) {
     tenon_error error = empty_error();
-    if (table_.open(options.data(), options.size(), &state_, &error) != TENON_OK) {
+    const tenon_optimizer_config config = {sizeof config, options.size(), plugin.host(), options.data()};
+    if (table_.open(&config, &state_, &error) != TENON_OK) {
       throw std::runtime_error(error.message);
     }
   }
@@ -59,6 +79,7 @@ class OptimizerRun {
 
   tenon_optimizer_info info() const {
     tenon_optimizer_info info{};
+    info.struct_size = sizeof info;
     tenon_error error = empty_error();
     if (table_.describe(state_, &info, &error) != TENON_OK) throw std::runtime_error(error.message);
     return info;
@@ -75,10 +96,10 @@ class OptimizerRun {
     size_t begin = 0;
     for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
       for (std::vector<T>& slot : c.slots) slots[i].push_back(slot.data() + begin);
-      updates.push_back({sizeof(tenon_update), kDtype<T>, ends[i] - begin, 1, c.param.data() + begin,
-                         c.grads[step - 1].data() + begin, slots[i].data(), nullptr});
+      updates.push_back(update_of(kDtype<T>, ends[i] - begin, c.param.data() + begin,
+                                  c.grads[step - 1].data() + begin, slots[i].data()));
     }
-    run(updates, {step, lr, grad_scale});
+    run(updates, {sizeof(tenon_step_scalars), 0, step, lr, grad_scale});
   }
 
   void run(std::vector<tenon_update>& updates, const tenon_step_scalars& scalars) const {

@@ -14,7 +14,8 @@ class PassCase : public testing::Test {
 
   // The message of the error, or "".
   std::string run() {
-    const tenon_pass_config config = {sizeof config, options_.size(), options_.data(), &kMockGraphApi};
+    const tenon_pass_config config = {sizeof config, options_.size(), host_.table(), options_.data(),
+                                      &kMockGraphApi};
     tenon_error error = empty_error();
     return pass().run(&config, &graph_, &error) == TENON_OK ? "" : error.message;
   }

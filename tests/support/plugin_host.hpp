@@ -102,7 +102,7 @@ inline tenon_error empty_error() {
 class LoadedPlugin {
  public:
   // `file` is the path of the library, as plugin_file() gives it.
-  LoadedPlugin(const std::string& file, const MockHost& host) {
+  LoadedPlugin(const std::string& file, const MockHost& host) : host_(host.table()) {
     library_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) throw std::runtime_error(::dlerror());
     plugin_ = static_cast<const tenon_plugin*>(::dlsym(library_, "tenon_plugin_v0"));
@@ -118,6 +118,7 @@ class LoadedPlugin {
   LoadedPlugin& operator=(const LoadedPlugin&) = delete;
 
   const tenon_plugin& plugin() const { return *plugin_; }
+  const tenon_host* host() const { return host_; }
   // Table T under an interface id; an exception where there is none.
   template <class T>
   const T& table(const char* id) const {
@@ -132,6 +133,7 @@ class LoadedPlugin {
     throw std::runtime_error(message);
   }
 
+  const tenon_host* host_;
   void* library_ = nullptr;
   const tenon_plugin* plugin_ = nullptr;
 };

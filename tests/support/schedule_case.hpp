@@ -15,7 +15,8 @@ class ScheduleCase {
       : id_("schedule/" + name), plugin_(plugin_file("schedule", name), host_) {}
 
   Result<Rows> try_rows(int ranks, int stages, int microbatches) const {
-    const tenon_schedule_config config = {sizeof config, ranks, stages, microbatches, nullptr, 0, 0};
+    const tenon_schedule_config config = {sizeof config, 0,      host_.table(), nullptr,
+                                          ranks,         stages, microbatches,  0};
     return rows_of(plugin_.table<tenon_schedule>(TENON_SCHEDULE), config, id_);
   }
   // An exception with the error's text where there are none.
@@ -33,7 +34,7 @@ class ScheduleCase {
     return rows.ok() ? "" : rows.error().text();
   }
   int32_t owner(int ranks, int stages, int stage) const {
-    const tenon_schedule_config config = {sizeof config, ranks, stages, 1, nullptr, 0, 0};
+    const tenon_schedule_config config = {sizeof config, 0, host_.table(), nullptr, ranks, stages, 1, 0};
     return plugin_.table<tenon_schedule>(TENON_SCHEDULE).owner(&config, stage);
   }
   const tenon_plugin& plugin() const { return plugin_.plugin(); }

@@ -40,7 +40,7 @@ typedef struct tenon_value_info {
 } tenon_value_info;
 TENON_SEAL(tenon_value_info, producer);
 
-// Query and annotate. Returned arrays and strings are borrowed until the next annotation.
+// Query and annotate. Returned arrays and strings are borrowed until the next annotation. A NULL is refused.
 typedef struct tenon_graph_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -85,7 +85,8 @@ TENON_SEAL(tenon_graph_api, sum_late);
 typedef struct tenon_pass_config {
   uint32_t struct_size;
   uint32_t num_options;
-  const tenon_option* options;
+  const tenon_host* host;       // never NULL; valid for the call
+  const tenon_option* options;  // all declared options, in order
   const tenon_graph_api* api;
 } tenon_pass_config;
 TENON_SEAL(tenon_pass_config, api);

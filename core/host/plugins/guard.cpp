@@ -27,16 +27,11 @@ std::mutex& guarding_lock() {
   return lock;
 }
 
-// The plugin's table as far as this host knows it, with guarded slots.
-const void* make_guarded(const InterfaceSpec& spec, const void* table, size_t number) {
-  uint32_t size = 0;
-  std::memcpy(&size, table, sizeof size);
-  size = std::min(size, static_cast<uint32_t>(spec.size));
+// The plugin's table as this host knows it, with guarded slots.
+const void* make_guarded(const InterfaceSpec& spec, const TableCopy& table, size_t number) {
   // Never freed: a plugin's own table lives as long.
-  auto* const copy =
-      reinterpret_cast<char*>(new std::max_align_t[spec.size / sizeof(std::max_align_t) + 1]());
-  std::memcpy(copy, table, size);
-  std::memcpy(copy, &size, sizeof size);
+  auto* const copy = reinterpret_cast<char*>(new uint64_t[table.size()]);
+  std::memcpy(copy, table.data(), table.size() * sizeof(uint64_t));
   for (const Slot& slot : spec.slots) {
     AnyFunction function = nullptr;
     std::memcpy(&function, copy + slot.offset, sizeof function);
@@ -49,14 +44,15 @@ const void* make_guarded(const InterfaceSpec& spec, const void* table, size_t nu
 
 }  // namespace
 
-Result<const void*> guarded(const InterfaceSpec& spec, const void* table, const char* id) {
+Result<const void*> guarded(const InterfaceSpec& spec, const void* table, const TableCopy& copy,
+                            const char* id) {
   const std::lock_guard lock(guarding_lock());
   for (size_t i = 0; i < kMaxGuarded; ++i) {
     Guarded& one = spec.guarded[i];
     if (one.plugins == table) return one.copy;
     if (one.plugins != nullptr) continue;
     one.owner = trail::step_of(trail::announce(id, kind_of(spec)), 0);
-    one.copy = make_guarded(spec, table, i);
+    one.copy = make_guarded(spec, copy, i);
     one.plugins = table;
     return one.copy;
   }

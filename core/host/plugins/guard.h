@@ -12,13 +12,15 @@
 
 namespace tenon {
 
-// The table that stands for `table` of plugin `id`. The same for the same table; lives for ever. What is not
-// a function is as in the plugin's. A guarded slot answers TENON_E_INTERNAL where the plugin's answered
+// The table that stands for `table` of plugin `id`, whose copy read_interface() has made. The same for the
+// same table; lives for ever. What is not a function is as in the plugin's. A guarded slot answers
+// TENON_E_INTERNAL where the plugin's answered
 //   * a positive code that is none,
 //   * success, and left NULL in its `T** out`.
 // A table holds nothing of its caller, so there is a limited number of them: error A005 when a process uses
 // more than kMaxGuarded tables of one interface.
-Result<const void*> guarded(const InterfaceSpec& spec, const void* table, const char* id);
+Result<const void*> guarded(const InterfaceSpec& spec, const void* table, const TableCopy& copy,
+                            const char* id);
 
 // What a plugin does before it has tables; `who` is its id, or its file while that is all that is known.
 enum class OwnCall : uint16_t { load, init, deinit, get_interface };

@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
 namespace tenon {
 namespace {
 
 void say(tenon_error* error, const std::string& text) {
-  if (error == nullptr) return;
-  const size_t n = std::min(text.size(), sizeof error->message - 1);
-  std::memcpy(error->message, text.data(), n);
-  error->message[n] = '\0';
-  error->vendor[0] = '\0';
+  tenon_error mine{};
+  mine.struct_size = sizeof mine;
+  mine.code = TENON_E_INTERNAL;
+  text.copy(mine.message, sizeof mine.message - 1);
+  tenon_fill(error, &mine);
 }
 
 }  // namespace

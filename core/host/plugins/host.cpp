@@ -11,16 +11,20 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
-const Host& self_of(const tenon_host* host) { return *static_cast<const Host*>(host->ctx); }
+// NULL for a table that is none of ours, or NULL.
+const Host* self_of(const tenon_host* host) {
+  return host == nullptr ? nullptr : static_cast<const Host*>(host->ctx);
+}
 
 std::string_view view(const char* text) { return text == nullptr ? std::string_view() : text; }
 
 int32_t table_log_enabled(const tenon_host* host, uint32_t level) {
-  return self_of(host).log_enabled(level) ? 1 : 0;
+  const Host* const self = self_of(host);
+  return self != nullptr && self->log_enabled(level) ? 1 : 0;
 }
 
 void table_log(const tenon_host* host, uint32_t level, const char* file, uint32_t line, const char* message) {
-  self_of(host).log(level, view(file), line, view(message));
+  if (const Host* const self = self_of(host)) self->log(level, view(file), line, view(message));
 }
 
 }  // namespace
@@ -54,13 +58,14 @@ void Host::hand_over_log(std::shared_ptr<const Host> heir) {
 const void* Host::get_interface(const tenon_host* host, const char* id) {
   const std::string_view wanted = view(id);
   if (wanted == TENON_HOST_PARALLEL) return parallel_table();
-  if (wanted == TENON_HOST_MEMORY) return self_of(host).memory();
+  const Host* const self = self_of(host);
+  if (wanted == TENON_HOST_MEMORY && self != nullptr) return self->memory();
   return nullptr;
 }
 
 // Each block is preceded by one alignment's worth of bytes, which hold its size.
 void* Host::allocate(const tenon_memory* self, uint64_t bytes) {
-  if (bytes > UINT64_MAX - 2 * kAlignment) return nullptr;
+  if (self == nullptr || bytes > UINT64_MAX - 2 * kAlignment) return nullptr;
   const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   char* const block = static_cast<char*>(std::aligned_alloc(kAlignment, kAlignment + rounded));
   if (block == nullptr) return nullptr;
@@ -78,7 +83,7 @@ void Host::count_allocation(uint64_t bytes) {
 }
 
 void Host::release(const tenon_memory* self, void* pointer) {
-  if (pointer == nullptr) return;
+  if (self == nullptr || pointer == nullptr) return;
   char* const block = static_cast<char*>(pointer) - kAlignment;
   uint64_t bytes = 0;
   std::memcpy(&bytes, block, sizeof bytes);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/text.h"
 #include "host/plugins/guard.h"
 #include "host/plugins/process_state.h"
 
@@ -29,13 +30,15 @@ bool is_word(std::string_view text, bool dash) {
   return true;
 }
 
+constexpr size_t kMostTextBytes = 4096;  // of an id, a version, a line of documentation
+
 Error version_error(std::string cause, const std::string& path) {
   return Error{"A001", std::move(cause), path, "build the plugin with the headers of this tenon",
                TENON_E_VERSION};
 }
 
 Error unfit(std::string cause, const std::string& path) {
-  return Error{"A005", std::move(cause), path, "", TENON_E_VERSION};
+  return Error{"A005", std::move(cause), path, "correct the plugin's tenon_plugin", TENON_E_VERSION};
 }
 
 // What usually helps against what the system's loader says.
@@ -103,28 +106,45 @@ Error no_symbol(void* handle, const std::string& path) {
 }
 
 Status check_version(const tenon_plugin& plugin, const std::string& path) {
-  const bool equal = plugin.abi_major == TENON_ABI_MAJOR && plugin.abi_minor_built == TENON_ABI_MINOR &&
-                     plugin.abi_minor_required == TENON_ABI_MINOR;
-  if (equal) return {};
+  const uint32_t oldest = TENON_ABI_OLDEST_MINOR;
+  const bool fits = plugin.abi_major == TENON_ABI_MAJOR && plugin.abi_minor_built >= oldest &&
+                    plugin.abi_minor_required <= TENON_ABI_MINOR;
+  if (fits) return {};
   const std::string built = fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor_built);
   const std::string needs = fmt::format("{}.{}", plugin.abi_major, plugin.abi_minor_required);
   return version_error(
-      fmt::format("the plugin needs ABI {} (built with {}), this tenon has {}.{}; while the major "
-                  "is 0 they must be equal",
-                  needs, built, TENON_ABI_MAJOR, TENON_ABI_MINOR),
+      fmt::format(
+          "the plugin needs ABI {} (built with {}), this tenon has {}.{} and takes what was built with "
+          "{}.{} or newer",
+          needs, built, TENON_ABI_MAJOR, TENON_ABI_MINOR, TENON_ABI_MAJOR, oldest),
       path);
 }
 
-// The first mandatory field that is NULL, or NULL.
-const char* missing_field(const tenon_plugin& plugin) {
-  if (plugin.id == nullptr) return "id";
-  if (plugin.version == nullptr) return "version";
-  if (plugin.doc == nullptr) return "doc";
-  if (plugin.options == nullptr && plugin.num_options > 0) return "options";
-  if (plugin.init == nullptr) return "init";
-  if (plugin.deinit == nullptr) return "deinit";
-  if (plugin.get_interface == nullptr) return "get_interface";
-  return nullptr;
+// The first field that must be there and is not, in words; "" if none is missing.
+std::string missing_field(const tenon_plugin& plugin) {
+  const auto is = [&plugin](const char* name, size_t end, bool filled) {
+    if (end > plugin.struct_size)
+      return fmt::format("slot '{}' of tenon_plugin is missing: struct_size {} ends before it", name,
+                         plugin.struct_size);
+    return filled ? "" : fmt::format("slot '{}' of tenon_plugin is NULL", name);
+  };
+#define FIELD(name)                                                                                       \
+  if (std::string what = is(#name, TENON_END(tenon_plugin, name), TENON_FN(&plugin, tenon_plugin, name)); \
+      !what.empty())                                                                                      \
+  return what
+  FIELD(id);
+  FIELD(version);
+  FIELD(doc);
+  const size_t end = TENON_END(tenon_plugin, num_options);
+  if (end > plugin.struct_size || plugin.num_options > 0) {
+    const bool there = end <= plugin.struct_size && plugin.options != nullptr;
+    if (std::string what = is("options", end, there); !what.empty()) return what;
+  }
+  FIELD(init);
+  FIELD(deinit);
+  FIELD(get_interface);
+#undef FIELD
+  return "";
 }
 
 }  // namespace
@@ -158,26 +178,26 @@ std::string id_of_library(const std::string& file_name) {
   return is_plugin_id(id) ? id : "";
 }
 
-OptionDecls declared_options(const tenon_plugin& plugin) { return {plugin.options, plugin.num_options}; }
+Declarations declared_options(const tenon_plugin& plugin) {
+  return Declarations({plugin.options, plugin.num_options});
+}
 
 Status check_plugin(const tenon_plugin& plugin, const std::string& path, const std::string& id) {
   if (!TENON_HAS(&plugin, tenon_plugin, abi_minor_required)) {
     return unfit(fmt::format("struct_size {} leaves no room for a version", plugin.struct_size), path);
   }
   TENON_CHECK(check_version(plugin, path));
-  if (plugin.struct_size < sizeof(tenon_plugin)) {
-    return unfit(fmt::format("struct_size of tenon_plugin is {}, less than {}", plugin.struct_size,
-                             sizeof(tenon_plugin)),
-                 path);
-  }
-  if (const char* const field = missing_field(plugin)) {
-    return unfit(fmt::format("slot '{}' of tenon_plugin is NULL", field), path);
+  if (std::string what = missing_field(plugin); !what.empty()) return unfit(std::move(what), path);
+  for (const auto& [name, text] :
+       {std::pair{"id", plugin.id}, {"version", plugin.version}, {"doc", plugin.doc}}) {
+    if (!is_text(text, kMostTextBytes))
+      return unfit(fmt::format("'{}' of tenon_plugin is no text: not UTF-8, or without an end", name), path);
   }
   if (!id.empty() && id != plugin.id) {
     return unfit(fmt::format("the file holds plugin '{}', not '{}'", plugin.id, id), path);
   }
   if (!is_plugin_id(plugin.id)) return unfit(fmt::format("'{}' is not a plugin id", plugin.id), path);
-  return check_declarations(declared_options(plugin), path);
+  return check_declarations({plugin.options, plugin.num_options}, path);
 }
 
 Result<const tenon_plugin*> open_library(const std::string& path, const std::string& id) {

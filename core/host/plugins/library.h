@@ -18,14 +18,15 @@ std::mutex& loading_lock();
 // plugin that is asked for, "" for any. Puts signal handlers back. Needs loading_lock(). Calls no
 // function of the plugin; constructors of the file and of what it links run.
 // Errors, with the path as place:
-//   A001 another ABI version    A002 no such file        A003 the system's loader refuses it
+//   A001 an ABI version that does not fit    A002 no such file    A003 the system's loader refuses it
 //   A004 not a plugin           A005 malformed: an id that is not the one asked for, a field missing
 Result<const tenon_plugin*> open_library(const std::string& path, const std::string& id);
 
 // The checks of open_library on a symbol that has been found. Reads only what struct_size says is there.
 Status check_plugin(const tenon_plugin& plugin, const std::string& path, const std::string& id);
 
-OptionDecls declared_options(const tenon_plugin& plugin);
+// Of a plugin that has passed the checks.
+Declarations declared_options(const tenon_plugin& plugin);
 
 // "<kind>/<name>", each of lower-case letters, digits, '_' and, in the name, '-'.
 bool is_plugin_id(std::string_view text);

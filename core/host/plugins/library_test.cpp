@@ -31,15 +31,24 @@ std::string flaw(const tenon_plugin& plugin, const std::string& id = "sink/x") {
 
 TEST(CheckPlugin, sound_one_passes) { EXPECT_EQ(flaw(sound()), "sound"); }
 
-TEST(CheckPlugin, each_version_field_decides_and_both_versions_are_named) {
-  for (uint32_t tenon_plugin::*field :
-       {&tenon_plugin::abi_major, &tenon_plugin::abi_minor_built, &tenon_plugin::abi_minor_required}) {
+TEST(CheckPlugin, what_it_was_built_with_and_what_it_needs_decide) {
+  const auto of = [](uint32_t major, uint32_t built, uint32_t required) {
     tenon_plugin plugin = sound();
-    plugin.*field = 7;
-    EXPECT_EQ(flaw(plugin).substr(0, 26), "A001: the plugin needs ABI");
-    EXPECT_NE(flaw(plugin).find("7"), std::string::npos);
-    EXPECT_NE(flaw(plugin).find("this tenon has 0.1"), std::string::npos);
+    plugin.abi_major = major;
+    plugin.abi_minor_built = built;
+    plugin.abi_minor_required = required;
+    return flaw(plugin);
+  };
+  EXPECT_EQ(of(0, 2, 2), "sound");
+  EXPECT_EQ(of(0, 7, 2), "sound") << "a newer plugin that can do with this host";
+  EXPECT_EQ(of(0, 7, 0), "sound");
+  for (const std::string& refused : {of(0, 1, 1), of(0, 7, 7), of(0, 7, 3), of(7, 2, 2)}) {
+    EXPECT_EQ(refused.substr(0, 26), "A001: the plugin needs ABI");
+    EXPECT_NE(refused.find("this tenon has 0.2 and takes what was built with 0.2 or newer"),
+              std::string::npos);
   }
+  EXPECT_EQ(of(0, 3, 2), "sound");
+  EXPECT_EQ(of(0, 2, 1), "sound");
 }
 
 TEST(CheckPlugin, each_missing_field_is_named) {
@@ -71,12 +80,12 @@ TEST(CheckPlugin, size_is_checked_before_anything_is_read_and_version_before_the
   plugin.struct_size = 8;
   EXPECT_EQ(flaw(plugin), "A005: struct_size 8 leaves no room for a version");
   plugin.struct_size = 16;
-  EXPECT_EQ(flaw(plugin), "A005: struct_size of tenon_plugin is 16, less than 80");
-  plugin.abi_minor_required = plugin.abi_minor_built = 2;
-  EXPECT_EQ(flaw(plugin),
-            "A001: the plugin needs ABI 0.2 (built with 0.2), this tenon has 0.1; while the major is 0 they "
-            "must be "
-            "equal");
+  EXPECT_EQ(flaw(plugin), "A005: slot 'id' of tenon_plugin is missing: struct_size 16 ends before it");
+  plugin.abi_minor_required = plugin.abi_minor_built = 1;
+  EXPECT_EQ(
+      flaw(plugin),
+      "A001: the plugin needs ABI 0.1 (built with 0.1), this tenon has 0.2 and takes what was built with "
+      "0.2 or newer");
 }
 
 TEST(CheckPlugin, id_must_be_the_one_asked_for) {

@@ -123,17 +123,26 @@ Status Plugin::check(tenon_code code, const tenon_error& error, const char* call
   return from_abi(code, error, fmt::format("{}, {}", id(), call));
 }
 
-Result<const void*> Plugin::find_interface(const InterfaceSpec& spec) const {
-  const void* const table = [&] {
-    const OwnMark mark(id(), OwnCall::get_interface);
-    return table_->get_interface(spec.id);
-  }();
-  if (table == nullptr) {
-    return Error{"A007", fmt::format("plugin '{}' does not implement {}", id(), spec.id), path_,
-                 "name a plugin of the right kind", TENON_E_UNSUPPORTED};
+Plugin::Plugin(const tenon_plugin* table, std::string path)
+    : table_(table), path_(std::move(path)), options_(declared_options(*table)) {}
+
+Status Plugin::read_tables() {
+  for (const InterfaceSpec* spec : all_interfaces()) {
+    const void* const table = [&] {
+      const OwnMark mark(id(), OwnCall::get_interface);
+      return table_->get_interface(spec->id);
+    }();
+    if (table == nullptr) continue;
+    TENON_TRY(const TableCopy copy, read_interface(*spec, table, abi_minor(), path_));
+    TENON_TRY(tables_[spec], guarded(*spec, table, copy, id()));
   }
-  TENON_CHECK(check_interface(spec, table, path_));
-  return guarded(spec, table, id());
+  return {};
+}
+
+Result<const void*> Plugin::find_interface(const InterfaceSpec& spec) const {
+  if (const auto found = tables_.find(&spec); found != tables_.end()) return found->second;
+  return Error{"A007", fmt::format("plugin '{}' does not implement {}", id(), spec.id), path_,
+               "name a plugin of the right kind", TENON_E_UNSUPPORTED};
 }
 
 PluginRegistry::PluginRegistry(RegistryConfig config)
@@ -200,9 +209,15 @@ Result<const Plugin*> PluginRegistry::start(const tenon_plugin* table, const std
                  path, "name one of the two files", TENON_E_STATE};
   }
   TENON_CHECK(begin_use(table, host_, path));
-  const auto& plugin = plugins_[table->id] = std::make_unique<Plugin>(table, path);
+  std::unique_ptr<Plugin> plugin(new Plugin(table, path));
+  if (Status read = plugin->read_tables(); !read.ok()) {
+    end_use(table, host_);
+    Error error = std::move(read).error();
+    error.cause = fmt::format("plugin '{}': {}", table->id, error.cause);
+    return error;
+  }
   order_.push_back(plugin.get());
-  return plugin.get();
+  return (plugins_[table->id] = std::move(plugin)).get();
 }
 
 Error PluginRegistry::not_loaded(const std::string& id, const std::vector<Error>& tried) const {
@@ -251,8 +266,8 @@ PluginListing look_at(const PluginFile& file) {
   }
   listing.version = (*table)->version;
   listing.doc = (*table)->doc;
-  const OptionDecls options = declared_options(**table);
-  if (!options.empty()) listing.options = options_markdown(options);
+  const Declarations options = declared_options(**table);
+  if (!options.all().empty()) listing.options = options_markdown(options.all());
   return listing;
 }
 

@@ -21,19 +21,19 @@ namespace tenon {
 // A plugin that is loaded and initialised. Immutable; lives as long as its registry. Thread-safe.
 class Plugin {
  public:
-  Plugin(const tenon_plugin* table, std::string path) : table_(table), path_(std::move(path)) {}
-
   const char* id() const { return table_->id; }
   const char* version() const { return table_->version; }
   const char* doc() const { return table_->doc; }
   const std::string& path() const { return path_; }
-  OptionDecls options() const { return {table_->options, table_->num_options}; }
+  OptionDecls options() const { return options_.all(); }
+  // The minor that it was built for.
+  uint32_t abi_minor() const { return table_->abi_minor_built; }
 
   // See tenon::read_options; `place` is the JSON pointer of `given`.
   Result<OptionValues> read_options(const Json& given, const std::string& place) const;
 
-  // The table for T (tenon_comm, tenon_optimizer ...), with every mandatory slot filled.
-  // Errors: A007 the plugin has none, A005 a slot is missing (named).
+  // The guarded table (guard.h) for T (tenon_comm, tenon_optimizer ...) as this core knows it, with every
+  // mandatory slot filled. Error A007: the plugin has none.
   template <class T>
   Result<const T*> interface() const {
     TENON_TRY(const void* const table, find_interface(interface_spec<T>()));
@@ -46,10 +46,15 @@ class Plugin {
 
  private:
   friend class PluginRegistry;
+  Plugin(const tenon_plugin* table, std::string path);
+  // Asks for all tables and checks them. Errors: those of read_interface().
+  Status read_tables();
   Result<const void*> find_interface(const InterfaceSpec& spec) const;
 
   const tenon_plugin* table_;
   std::string path_;
+  Declarations options_;
+  std::map<const InterfaceSpec*, const void*> tables_;  // guarded
 };
 
 struct RegistryConfig {

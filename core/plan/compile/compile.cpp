@@ -156,13 +156,14 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
     return Error{"P033", "the model has stages, but no schedule says in which order they work", "/strategies",
                  "name one, for instance schedule/1f1b", TENON_E_RECIPE};
   }
-  const tenon_schedule_config config{sizeof config,
-                                     ranks,
-                                     probe.stages,
-                                     microbatches,
-                                     options.schedule.options.data(),
-                                     static_cast<uint32_t>(options.schedule.options.size()),
-                                     0};
+  const tenon_schedule_config config{.struct_size = sizeof config,
+                                     .num_options = static_cast<uint32_t>(options.schedule.options.size()),
+                                     .host = options.schedule.host,
+                                     .options = options.schedule.options.data(),
+                                     .ranks = ranks,
+                                     .stages = probe.stages,
+                                     .microbatches = microbatches,
+                                     .reserved = 0};
   auto rows = rows_of(*options.schedule.table, config, options.schedule.id);
   if (rows.ok()) return rows;
   Error error = std::move(rows).error();  // the numbers are the recipe's, so the place is too

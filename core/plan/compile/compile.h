@@ -27,6 +27,7 @@ struct ScheduleUse {
   std::string id;  // empty: none
   const tenon_schedule* table = nullptr;
   std::vector<tenon_option> options;  // borrowed
+  const tenon_host* host = nullptr;
 };
 
 struct CompileOptions {

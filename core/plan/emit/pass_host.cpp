@@ -39,14 +39,34 @@ namespace {
 
 // Only the message: code, place and fix are added where the pass is known (run_passes).
 tenon_code refuse(tenon_error* error, tenon_code code, const std::string& message) {
-  if (error == nullptr) return code;
-  *error = empty_abi_error();
-  error->code = code;
-  error->message[message.copy(error->message, sizeof error->message - 1)] = '\0';
+  tenon_error mine = empty_abi_error();
+  mine.code = code;
+  message.copy(mine.message, sizeof mine.message - 1);
+  tenon_fill(error, &mine);
   return code;
 }
 
+// What a slot needs not to be NULL, by the names of its header.
+struct Needed {
+  const char* name;
+  const void* pointer;
+};
+
+// TENON_OK, or a refusal that names the first that is NULL. An error alone may be.
+tenon_code need(tenon_error* error, std::initializer_list<Needed> all) {
+  for (const Needed& one : all) {
+    if (one.pointer == nullptr)
+      return refuse(error, TENON_E_ARGUMENT, std::string("'") + one.name + "' is NULL");
+  }
+  return TENON_OK;
+}
+
+bool has_op(const tenon_graph* g, tenon_op_id op) {
+  return g != nullptr && op > 0 && op <= g->graph->ops().size();
+}
+
 uint32_t hand_out(tenon_graph* g, const std::vector<uint32_t>& ids, const uint32_t** out) {
+  if (out == nullptr) return 0;
   g->ids.clear();
   for (uint32_t id : ids) g->ids.push_back(id + 1);
   *out = g->ids.data();
@@ -60,22 +80,23 @@ std::vector<uint32_t> first(size_t n) {
 }
 
 uint32_t ops(tenon_graph* g, const tenon_op_id** out) {
-  return hand_out(g, first(g->graph->ops().size()), out);
+  return g == nullptr ? 0 : hand_out(g, first(g->graph->ops().size()), out);
 }
 uint32_t values(tenon_graph* g, const tenon_value_id** out) {
-  return hand_out(g, first(g->graph->values().size()), out);
+  return g == nullptr ? 0 : hand_out(g, first(g->graph->values().size()), out);
 }
 const char* op_kind(tenon_graph* g, tenon_op_id op) {
-  return op == 0 || op > g->graph->ops().size() ? "" : g->graph->op(op - 1).def->kind;
+  return has_op(g, op) ? g->graph->op(op - 1).def->kind : "";
 }
 uint32_t op_inputs(tenon_graph* g, tenon_op_id op, const tenon_value_id** out) {
-  return op == 0 || op > g->graph->ops().size() ? 0 : hand_out(g, g->graph->op(op - 1).in, out);
+  return has_op(g, op) ? hand_out(g, g->graph->op(op - 1).in, out) : 0;
 }
 uint32_t op_outputs(tenon_graph* g, tenon_op_id op, const tenon_value_id** out) {
-  return op == 0 || op > g->graph->ops().size() ? 0 : hand_out(g, g->graph->op(op - 1).out, out);
+  return has_op(g, op) ? hand_out(g, g->graph->op(op - 1).out, out) : 0;
 }
 
 tenon_code value_info(tenon_graph* g, tenon_value_id id, tenon_value_info* out, tenon_error* error) {
+  if (const tenon_code code = need(error, {{"graph", g}, {"out", out}}); code < 0) return code;
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   const Value& value = g->graph->value(id - 1);
   g->dims.clear();
@@ -84,19 +105,21 @@ tenon_code value_info(tenon_graph* g, tenon_value_id id, tenon_value_info* out, 
     g->dims.push_back(dim.size);
     g->dim_names.push_back(dim.name.c_str());
   }
-  out->struct_size = sizeof *out;
-  out->role = static_cast<uint32_t>(value.role);
-  out->name = value.name.c_str();
-  out->dtype = static_cast<uint32_t>(value.dtype);
-  out->ndim = static_cast<uint32_t>(value.dims.size());
-  out->dims = g->dims.data();
-  out->dim_names = g->dim_names.data();
-  out->layer = value.layer;
-  out->producer = value.producer == kNone ? 0 : value.producer + 1;
+  const tenon_value_info mine = {.struct_size = sizeof mine,
+                                 .role = static_cast<uint32_t>(value.role),
+                                 .name = value.name.c_str(),
+                                 .dtype = static_cast<uint32_t>(value.dtype),
+                                 .ndim = static_cast<uint32_t>(value.dims.size()),
+                                 .dims = g->dims.data(),
+                                 .dim_names = g->dim_names.data(),
+                                 .layer = value.layer,
+                                 .producer = value.producer == kNone ? 0 : value.producer + 1};
+  tenon_fill(out, &mine);
   return TENON_OK;
 }
 
 int64_t axis_size(tenon_graph* g, const char* axis) {
+  if (g == nullptr || axis == nullptr) return 0;
   const auto axes = g->mesh->find_all(axis);
   return axes.empty() ? 0 : g->mesh->size(axes);
 }
@@ -114,6 +137,7 @@ tenon_code axes_named(const tenon_graph* g, const char* name, std::vector<AxisId
 
 tenon_code pin(tenon_graph* g, tenon_value_id id, std::optional<uint32_t> dim, const char* name,
                tenon_error* error) {
+  if (const tenon_code code = need(error, {{"graph", g}, {"axis", name}}); code < 0) return code;
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   Value& value = g->graph->value(id - 1);
   std::vector<AxisId> axes;
@@ -160,6 +184,7 @@ tenon_code axes_within(tenon_graph* g, const char* name, const std::vector<AxisI
 
 tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* name, const char* near,
                  tenon_error* error) {
+  if (const tenon_code code = need(error, {{"graph", g}, {"axis", name}}); code < 0) return code;
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   Value& value = g->graph->value(id - 1);
   if (value.role != Role::param) {
@@ -191,7 +216,8 @@ tenon_code store(tenon_graph* g, tenon_value_id id, uint32_t level, const char* 
 }
 
 tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char* name, tenon_error* error) {
-  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  if (const tenon_code code = need(error, {{"graph", g}, {"axis", name}}); code < 0) return code;
+  if (!has_op(g, id)) return refuse(error, TENON_E_ARGUMENT, "no such op");
   const auto axis = g->mesh->find(name);
   if (!axis) {
     return refuse(error, TENON_E_ARGUMENT,
@@ -208,7 +234,8 @@ tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char*
 }
 
 tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_error* error) {
-  if (id == 0 || id > g->graph->ops().size()) return refuse(error, TENON_E_ARGUMENT, "no such op");
+  if (const tenon_code code = need(error, {{"graph", g}, {"kind", kind}}); code < 0) return code;
+  if (!has_op(g, id)) return refuse(error, TENON_E_ARGUMENT, "no such op");
   Op& op = g->graph->op(id - 1);
   const OpDef* def = find_op(kind);
   if (def == nullptr) return refuse(error, TENON_E_ARGUMENT, std::string("no op kind '") + kind + "'");
@@ -227,15 +254,17 @@ tenon_code substitute(tenon_graph* g, tenon_op_id id, const char* kind, tenon_er
 }
 
 double op_flops(tenon_graph* g, tenon_op_id id) {
-  return id == 0 || id > g->graph->ops().size() ? 0 : flops_of(*g->graph, g->graph->op(id - 1));
+  return has_op(g, id) ? flops_of(*g->graph, g->graph->op(id - 1)) : 0;
 }
 
 const char* axis_atom(tenon_graph* g, const char* axis, uint32_t i) {
+  if (g == nullptr || axis == nullptr) return nullptr;
   const auto atoms = g->mesh->find_all(axis);
   return i < atoms.size() ? g->mesh->axes[atoms[i]].name.c_str() : nullptr;
 }
 
 tenon_code split_axis(tenon_graph* g, const char* name, int64_t outer, tenon_error* error) {
+  if (const tenon_code code = need(error, {{"graph", g}, {"axis", name}}); code < 0) return code;
   std::vector<AxisId> atoms;
   if (const tenon_code code = axes_named(g, name, atoms, error); code < 0) return code;
   const std::string what = fmt::format("axis '{}' split behind {} ranks", name, outer);
@@ -250,6 +279,7 @@ tenon_code split_axis(tenon_graph* g, const char* name, int64_t outer, tenon_err
 }
 
 tenon_code sum_late(tenon_graph* g, tenon_value_id id, const char* name, tenon_error* error) {
+  if (const tenon_code code = need(error, {{"graph", g}, {"axis", name}}); code < 0) return code;
   if (id == 0 || id > g->graph->values().size()) return refuse(error, TENON_E_ARGUMENT, "no such value");
   std::vector<AxisId> axes;
   if (const tenon_code code = axes_named(g, name, axes, error); code < 0) return code;
@@ -319,10 +349,10 @@ Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& 
       if (pass.table->phase != phase) continue;
       tenon_graph handle{&graph, &mesh, pass.id, &statements, "", {}, {}, {}, {}};
       const tenon_pass_config config{sizeof(tenon_pass_config), static_cast<uint32_t>(pass.options.size()),
-                                     pass.options.data(), &kApi};
+                                     pass.host, pass.options.data(), &kApi};
       tenon_error error = empty_abi_error();
       const tenon_code code = pass.table->run(&config, &handle, &error);
-      if (code >= 0) continue;
+      if (code == TENON_OK) continue;
       Error out = from_abi(code, error, pass.place);
       out.code = "P003";
       out.cause = pass.id + ": " + out.cause;

@@ -11,6 +11,7 @@ struct PassUse {
   const tenon_pass* table = nullptr;
   std::vector<tenon_option> options;  // borrowed
   std::string place = "/strategies";  // where the recipe names it, for errors
+  const tenon_host* host = nullptr;
 };
 
 // Annotates the graph, phase A before phase B. Errors: P003 two passes disagree about a value (names both),

@@ -32,24 +32,44 @@ Status check_config(const tenon_schedule_config& config, const std::string& who)
                   kMaxRowWork));
 }
 
+// Three for each microbatch at each stage would do: forward, and both gradients.
+constexpr int64_t kMostEmitted = 4 * int64_t{kMaxRowWork};
+
 // What a plugin emits; a row of a rank that does not exist is kept for the message.
 struct Emitted {
   std::vector<std::vector<Row>> of_rank;
   std::optional<int32_t> unknown_rank;
+  bool null_row = false;
+  bool too_many = false;
   bool out_of_memory = false;
+  int64_t count = 0;
 };
 
 // No exception may go through the plugin that calls this.
 void collect(void* arg, int32_t rank, const tenon_row* row) noexcept try {
+  if (arg == nullptr) return;
   auto& out = *static_cast<Emitted*>(arg);
-  if (rank < 0 || static_cast<size_t>(rank) >= out.of_rank.size()) {
+  if (row == nullptr) {
+    out.null_row = true;
+  } else if (++out.count > kMostEmitted) {
+    out.too_many = true;
+  } else if (rank < 0 || static_cast<size_t>(rank) >= out.of_rank.size()) {
     out.unknown_rank = rank;
   } else {
     out.of_rank[static_cast<size_t>(rank)].push_back(
-        {static_cast<RowKind>(row->kind), row->stage, row->microbatch, row->overlap});
+        {static_cast<RowKind>(std::min<uint32_t>(row->kind, UINT8_MAX)), row->stage, row->microbatch,
+         row->overlap});
   }
 } catch (const std::bad_alloc&) {
   static_cast<Emitted*>(arg)->out_of_memory = true;
+}
+
+Status check_emitted(const Emitted& emitted, const std::string& who) {
+  std::string what;
+  if (emitted.null_row) what = "it emitted NULL for a row";
+  if (emitted.too_many) what = fmt::format("it emitted more than {} rows", kMostEmitted);
+  if (what.empty()) return {};
+  return Error{"A005", std::move(what), who, "correct the plugin's rows", TENON_E_VERSION};
 }
 
 // -- by hand --------------------------------------------------------------------------------------------
@@ -138,7 +158,7 @@ Result<Rows> rows_of(const tenon_schedule& schedule, const tenon_schedule_config
   emitted.of_rank.resize(static_cast<size_t>(config.ranks));
   tenon_error error = empty_abi_error();
   const tenon_code code = schedule.rows(&config, collect, &emitted, &error);
-  if (code < 0) {
+  if (code != TENON_OK) {
     Error out = from_abi(code, error, who);
     if (code == TENON_E_ARGUMENT) out.code = "S001";
     return out;
@@ -152,6 +172,7 @@ Result<Rows> rows_of(const tenon_schedule& schedule, const tenon_schedule_config
         "S003", fmt::format("a row of rank {}, where there are {}", *emitted.unknown_rank, config.ranks), who,
         "the plugin must name only ranks of its config");
   }
+  TENON_CHECK(check_emitted(emitted, who));
   rows.of_rank = std::move(emitted.of_rank);
   const Status checked = check_rows(rows);
   if (checked.ok()) return rows;

@@ -297,7 +297,7 @@ tenon_code refuse(const tenon_schedule_config*, Emit, void*, tenon_error* error)
 
 Result<Rows> from(decltype(tenon_schedule::rows) rows, int32_t ranks, int32_t stages, int32_t microbatches) {
   const tenon_schedule table = {sizeof table, 0, own, rows};
-  const tenon_schedule_config config = {sizeof config, ranks, stages, microbatches, nullptr, 0, 0};
+  const tenon_schedule_config config = {sizeof config, 0, nullptr, nullptr, ranks, stages, microbatches, 0};
   return rows_of(table, config, "schedule/test");
 }
 

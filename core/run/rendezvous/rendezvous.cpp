@@ -28,6 +28,7 @@ tenon_code at_border(tenon_error* error, Body&& body) {
 tenon_code table_set(const tenon_rendezvous* self, const char* key, const void* value, uint64_t size,
                      tenon_error* error) {
   return at_border(error, [&]() -> Status {
+    if (self == nullptr) return bad_call("set: the table is NULL");
     if (key == nullptr || (value == nullptr && size > 0)) return bad_call("set: key or value is NULL");
     return inner_of(self).set(key, {static_cast<const char*>(value), size});
   });
@@ -36,6 +37,7 @@ tenon_code table_set(const tenon_rendezvous* self, const char* key, const void* 
 tenon_code table_get(const tenon_rendezvous* self, const char* key, void* value, uint64_t* size,
                      int64_t timeout_ns, tenon_error* error) {
   return at_border(error, [&]() -> Status {
+    if (self == nullptr) return bad_call("get: the table is NULL");
     if (key == nullptr || size == nullptr) return bad_call("get: key or size is NULL");
     if (value == nullptr && *size > 0) return bad_call("get: value is NULL but its capacity is not 0");
     TENON_TRY(const std::string found, inner_of(self).get(key, timeout_ns));

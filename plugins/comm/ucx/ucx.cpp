@@ -18,7 +18,7 @@ using tenon::sdk::Failure;
 Domain* open_domain(const tenon_comm_config& config) {
   tenon::comm::check_config(config, "comm/ucx");
   if (config.world > 65535) throw Failure(TENON_E_UNSUPPORTED, "comm/ucx joins at most 65535 ranks");
-  return new Domain(config, tenon::sdk::Options(config.options, config.num_options).string("tls"));
+  return new Domain(config, tenon::sdk::Options(config).string("tls"));
 }
 
 constexpr tenon_comm kTable =
@@ -37,7 +37,8 @@ ucs_log_func_rc_t forward_log(const char* file, unsigned line, const char*, ucs_
   const uint32_t ours = level < UCS_LOG_LEVEL_ERROR   ? TENON_LOG_WARN
                         : level <= UCS_LOG_LEVEL_WARN ? TENON_LOG_INFO
                                                       : TENON_LOG_DEBUG;
-  if (host == nullptr || host->log_enabled(host, ours) == 0) return UCS_LOG_FUNC_RC_STOP;
+  if (host == nullptr || !TENON_FN(host, tenon_host, log) || host->log_enabled(host, ours) == 0)
+    return UCS_LOG_FUNC_RC_STOP;
   char text[512];
   std::vsnprintf(text, sizeof text, format, arguments);
   host->log(host, ours, file, line, (std::string("ucx: ") + text).c_str());

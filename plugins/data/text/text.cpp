@@ -73,7 +73,7 @@ class Corpus {
 };
 
 Corpus open_corpus(const tenon_data_config& config) {
-  const sdk::Options options(config.options, config.num_options);
+  const sdk::Options options(config);
   const tenon_option* files = options.find("files");
   if (files == nullptr || files->count == 0)
     throw Failure(TENON_E_ARGUMENT, "files is empty: name at least one file");
@@ -110,8 +110,13 @@ struct tenon_dataset {
   int64_t context;
   int64_t num_samples;
   uint8_t digest[32];
-  tenon_field fields[2] = {{"tokens", {TENON_I32, 1, &context}, tenon::data::kVocabulary},
-                           {"targets", {TENON_I32, 1, &context}, tenon::data::kVocabulary}};
+  tenon_field tokens = field("tokens"), targets = field("targets");
+  const tenon_field* fields[2] = {&tokens, &targets};
+
+ private:
+  tenon_field field(const char* name) const {
+    return {sizeof(tenon_field), 0, name, {TENON_I32, 1, &context}, tenon::data::kVocabulary};
+  }
 };
 
 namespace tenon::data {
@@ -132,14 +137,16 @@ void read_sample(const tenon_dataset& dataset, int64_t index, int32_t* tokens, i
 }
 
 tenon_code open_dataset(const tenon_data_config* config, tenon_dataset** out, tenon_error* error) {
-  return guard(error, [&] { *out = new tenon_dataset(*config); });
+  return guard(error,
+               [&] { *out = new tenon_dataset(sdk::read(config, TENON_END(tenon_data_config, context))); });
 }
 
 void close_dataset(tenon_dataset* dataset) { delete dataset; }
 
 tenon_code describe(tenon_dataset* dataset, tenon_data_info* info, tenon_error*) {
-  *info = {sizeof(tenon_data_info), 2, dataset->num_samples, dataset->fields, {}};
-  std::copy(std::begin(dataset->digest), std::end(dataset->digest), info->digest);
+  tenon_data_info mine = {sizeof mine, 2, dataset->num_samples, dataset->fields, {}};
+  std::copy(std::begin(dataset->digest), std::end(dataset->digest), mine.digest);
+  tenon_fill(info, &mine);
   return TENON_OK;
 }
 

@@ -18,7 +18,8 @@ class Dataset {
   Dataset(const tenon_data& table, const std::string& root, const test::OptionValues& options,
           int64_t context)
       : table_(table), context_(context) {
-    const tenon_data_config config = {sizeof config, options.size(), options.data(), root.c_str(), context};
+    const tenon_data_config config = {sizeof config,  options.size(), nullptr,
+                                      options.data(), root.c_str(),   context};
     tenon_error error = test::empty_error();
     if (table_.open(&config, &dataset_, &error) != TENON_OK) throw std::runtime_error(error.message);
   }
@@ -28,6 +29,7 @@ class Dataset {
 
   tenon_data_info info() const {
     tenon_data_info info{};
+    info.struct_size = sizeof info;
     tenon_error error = test::empty_error();
     EXPECT_EQ(table_.describe(dataset_, &info, &error), TENON_OK);
     return info;
@@ -139,13 +141,13 @@ TEST_F(Text, describes_two_fields_of_bytes) {
   const auto data = open({"a"}, 5);
   const tenon_data_info info = data->info();
   ASSERT_EQ(info.num_fields, 2u);
-  EXPECT_STREQ(info.fields[0].name, "tokens");
-  EXPECT_STREQ(info.fields[1].name, "targets");
+  EXPECT_STREQ(info.fields[0]->name, "tokens");
+  EXPECT_STREQ(info.fields[1]->name, "targets");
   for (int f = 0; f < 2; ++f) {
-    EXPECT_EQ(info.fields[f].limit, 256);
-    EXPECT_EQ(info.fields[f].shape.dtype, static_cast<uint32_t>(TENON_I32));
-    ASSERT_EQ(info.fields[f].shape.ndim, 1u);
-    EXPECT_EQ(info.fields[f].shape.dims[0], 5);
+    EXPECT_EQ(info.fields[f]->limit, 256);
+    EXPECT_EQ(info.fields[f]->shape.dtype, static_cast<uint32_t>(TENON_I32));
+    ASSERT_EQ(info.fields[f]->shape.ndim, 1u);
+    EXPECT_EQ(info.fields[f]->shape.dims[0], 5);
   }
 }
 

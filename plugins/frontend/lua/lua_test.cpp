@@ -129,6 +129,7 @@ class Plugin : public testing::Test {
     const tenon_frontend_config config{sizeof(config), 0, path.c_str(), LIBRARY_DIR, nullptr};
     std::vector<std::string> documents;
     tenon_error error{};
+    error.struct_size = sizeof error;
     const tenon_code code = frontend()->evaluate(
         &config,
         [](void* arg, const char* json, uint64_t size) {
@@ -181,6 +182,7 @@ TEST_F(Plugin, evaluations_do_not_see_each_other) {
 
 TEST_F(Plugin, refuses_an_incomplete_configuration) {
   tenon_error error{};
+  error.struct_size = sizeof error;
   const tenon_frontend_config config{sizeof(config), 0, nullptr, LIBRARY_DIR, nullptr};
   EXPECT_EQ(frontend()->evaluate(
                 &config, [](void*, const char*, uint64_t) {}, nullptr, &error),

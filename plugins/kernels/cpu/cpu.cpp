@@ -1,6 +1,4 @@
 // kernels/cpu: fast kernels on the threads of the host. Bits depend on values and shapes alone.
-#include <atomic>
-
 #include "op.h"
 #include "tenon/plugin.h"
 #include "tenon_sdk/options.hpp"
@@ -9,13 +7,6 @@ using namespace tenon;
 using namespace tenon::kernels;
 
 namespace {
-
-// The host's threads, from init to deinit. The only state outside of devices: the ABI hands the host to
-// init() alone.
-std::atomic<const tenon_parallel*>& host_pool() {
-  static std::atomic<const tenon_parallel*> pool{nullptr};
-  return pool;
-}
 
 struct Backend {
   static constexpr const char* kId = "kernels/cpu";
@@ -35,16 +26,11 @@ constexpr tenon_option_decl kIsa =
                               "auto", "auto|avx512|avx2|baseline");
 constexpr const tenon_option_decl* kOptions[] = {&kIsa};
 
-tenon_code init(const tenon_host* host, tenon_error*) {
-  host_pool() = static_cast<const tenon_parallel*>(host->get_interface(host, TENON_HOST_PARALLEL));
-  return TENON_OK;
-}
-void deinit() { host_pool() = nullptr; }
-
 }  // namespace
 
-cpu::Device::Device(const sdk::Options& options)
-    : table(cpu::select_loops(options.string("isa").c_str())), pool(host_pool()) {}
+cpu::Device::Device(const tenon_kernels_config& config)
+    : table(cpu::select_loops(sdk::Options(config).string("isa").c_str())),
+      pool(sdk::threads_of(config.host)) {}
 
-extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_KERNELS, kTable, init, deinit>(
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_KERNELS, kTable>(
     Backend::kId, "0.1.0", "Every op on the CPU: loops for AVX-512, AVX2 or any machine", kOptions);

@@ -21,7 +21,7 @@ constexpr int64_t kPartElements = 16384;
 constexpr int64_t kMaxWorkers = 64;
 
 struct Device {
-  explicit Device(const sdk::Options& options);
+  explicit Device(const tenon_kernels_config& config);
   const LoopTable& table;
   const tenon_parallel* pool;  // NULL: one thread
 };

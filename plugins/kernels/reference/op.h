@@ -6,7 +6,7 @@
 namespace tenon::kernels::reference {
 
 struct Device {
-  explicit Device(const sdk::Options&) {}
+  explicit Device(const tenon_kernels_config&) {}
 };
 
 struct Call : CpuCall<Device> {

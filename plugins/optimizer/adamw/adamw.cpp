@@ -17,8 +17,8 @@ constexpr tenon_option_decl kWeightDecay = float_option(
     "weight_decay", "decoupled: each step scales parameters by 1 - lr * weight_decay", "0.01", 0);
 constexpr const tenon_option_decl* kOptions[] = {&kBeta1, &kBeta2, &kEps, &kWeightDecay};
 
-constexpr tenon_slot_decl kSlots[] = {{"exp_avg", TENON_SLOT_DTYPE_OF_PARAM, 0},
-                                      {"exp_avg_sq", TENON_SLOT_DTYPE_OF_PARAM, 0}};
+constexpr tenon_slot_decl kExpAvg = slot("exp_avg"), kExpAvgSq = slot("exp_avg_sq");
+constexpr const tenon_slot_decl* kSlots[] = {&kExpAvg, &kExpAvgSq};
 
 double decay_rate(const tenon::sdk::Options& options, const char* key) {
   const double beta = options.number(key);
@@ -34,7 +34,7 @@ struct AdamW {
   static Options parse(const tenon::sdk::Options& o) {
     return {decay_rate(o, "beta1"), decay_rate(o, "beta2"), o.number("eps"), o.number("weight_decay")};
   }
-  static std::span<const tenon_slot_decl> slots(const Options&) { return kSlots; }
+  static std::span<const tenon_slot_decl* const> slots(const Options&) { return kSlots; }
 
   template <class T>
   static void update(Isa isa, const Options&, const Constants<T>& constants, const tenon_update& u,
@@ -50,6 +50,5 @@ constexpr tenon_optimizer kTable = MultiTensor<AdamW>::table();
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 =
-    tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable, MultiTensor<AdamW>::init, MultiTensor<AdamW>::deinit>(
-        "optimizer/adamw", "0.1.0", "Adam with decoupled weight decay, on the CPU", kOptions);
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable>(
+    "optimizer/adamw", "0.1.0", "Adam with decoupled weight decay, on the CPU", kOptions);

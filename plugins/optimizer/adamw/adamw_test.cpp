@@ -138,7 +138,7 @@ TYPED_TEST(AdamW, instruction_sets_change_no_bit) {
   const auto after = [&start](Isa isa) {
     OptimizerCase<TypeParam> c = start;
     for (int t = 1; t <= 5; ++t) {
-      const AdamWConstants<TypeParam> constants({0.9, 0.999, 1e-8, 0.01}, {t, 0.01, 0.7});
+      const AdamWConstants<TypeParam> constants({0.9, 0.999, 1e-8, 0.01}, test::scalars_of(t, 0.7, 0.01));
       run_on(isa,
              AdamWRule<TypeParam>{constants, c.param.data(), c.grads[t - 1].data(), c.slots[0].data(),
                                   c.slots[1].data()},
@@ -162,17 +162,15 @@ TYPED_TEST(AdamW, a_bad_update_is_refused_before_anything_is_touched) {
   OptimizerCase<TypeParam> c(8, 2, 1);
   const OptimizerCase<TypeParam> start = c;
   void* slots[] = {c.slots[0].data(), c.slots[1].data()};
-  tenon_update good = {sizeof(tenon_update), test::kDtype<TypeParam>, 8,     1,
-                       c.param.data(),       c.grads[0].data(),       slots, nullptr};
+  const tenon_update good =
+      test::update_of(test::kDtype<TypeParam>, 8, c.param.data(), c.grads[0].data(), slots);
   tenon_update bad = good;
   bad.dtype = TENON_BF16;
   std::vector<tenon_update> updates = {good, bad};
-  EXPECT_EQ(message_of([&] {
-              run.run(updates, {1, 0.1, 1.0});
-            }),
+  EXPECT_EQ(message_of([&] { run.run(updates, test::scalars_of(1)); }),
             "update 1 has dtype 2: parameters must be f32 or f64");
   updates.pop_back();
-  EXPECT_EQ(message_of([&] { run.run(updates, {0, 0.1, 1.0}); }), "step = 0: steps count from 1");
+  EXPECT_EQ(message_of([&] { run.run(updates, test::scalars_of(0)); }), "step = 0: steps count from 1");
   EXPECT_TRUE(c.same_bits(start));
 }
 
@@ -183,10 +181,10 @@ TEST_F(AdamWPlugin, declares_two_slots_like_the_parameter_cut_by_element) {
   const tenon_optimizer_info info = run.info();
   EXPECT_TRUE(TENON_HAS(&info, tenon_optimizer_info, num_stats));
   ASSERT_EQ(info.num_slots, 2u);
-  EXPECT_STREQ(info.slots[0].name, "exp_avg");
-  EXPECT_STREQ(info.slots[1].name, "exp_avg_sq");
-  EXPECT_EQ(info.slots[0].dtype, TENON_SLOT_DTYPE_OF_PARAM);
-  EXPECT_EQ(info.slots[1].dtype, TENON_SLOT_DTYPE_OF_PARAM);
+  EXPECT_STREQ(info.slots[0]->name, "exp_avg");
+  EXPECT_STREQ(info.slots[1]->name, "exp_avg_sq");
+  EXPECT_EQ(info.slots[0]->dtype, TENON_SLOT_DTYPE_OF_PARAM);
+  EXPECT_EQ(info.slots[1]->dtype, TENON_SLOT_DTYPE_OF_PARAM);
   EXPECT_EQ(info.granule, static_cast<uint32_t>(TENON_GRANULE_ELEMENT));
   EXPECT_EQ(info.num_stats, 0u);
 }
@@ -201,7 +199,7 @@ TEST_F(AdamWPlugin, betas_of_one_are_refused_by_name) {
 TEST_F(AdamWPlugin, no_updates_is_nothing_to_do) {
   const OptimizerRun run(plugin_, options_);
   std::vector<tenon_update> none;
-  EXPECT_EQ(message_of([&] { run.run(none, {1, 0.1, 1.0}); }), "");
+  EXPECT_EQ(message_of([&] { run.run(none, test::scalars_of(1)); }), "");
 }
 
 TEST_F(AdamWPlugin, works_for_a_host_without_threads) {

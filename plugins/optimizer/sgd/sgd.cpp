@@ -17,7 +17,8 @@ constexpr tenon_option_decl kNesterov =
     bool_option("nesterov", "look ahead along the momentum, which must be above 0", "false");
 constexpr const tenon_option_decl* kOptions[] = {&kMomentum, &kWeightDecay, &kNesterov};
 
-constexpr tenon_slot_decl kSlots[] = {{"momentum", TENON_SLOT_DTYPE_OF_PARAM, 0}};
+constexpr tenon_slot_decl kMomentumSlot = slot("momentum");
+constexpr const tenon_slot_decl* kSlots[] = {&kMomentumSlot};
 
 struct Sgd {
   using Options = SgdOptions;
@@ -31,7 +32,7 @@ struct Sgd {
     }
     return values;
   }
-  static std::span<const tenon_slot_decl> slots(const Options& options) {
+  static std::span<const tenon_slot_decl* const> slots(const Options& options) {
     return std::span(kSlots).first(options.momentum > 0.0 ? 1 : 0);
   }
 
@@ -62,6 +63,5 @@ constexpr tenon_optimizer kTable = MultiTensor<Sgd>::table();
 
 }  // namespace
 
-extern "C" const tenon_plugin tenon_plugin_v0 =
-    tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable, MultiTensor<Sgd>::init, MultiTensor<Sgd>::deinit>(
-        "optimizer/sgd", "0.1.0", "Stochastic gradient descent with momentum, on the CPU", kOptions);
+extern "C" const tenon_plugin tenon_plugin_v0 = tenon::sdk::plugin_with<TENON_OPTIMIZER, kTable>(
+    "optimizer/sgd", "0.1.0", "Stochastic gradient descent with momentum, on the CPU", kOptions);

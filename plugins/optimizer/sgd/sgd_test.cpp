@@ -111,7 +111,7 @@ TYPED_TEST(Sgd, instruction_sets_change_no_bit) {
   const auto after = [&start](Isa isa) {
     OptimizerCase<TypeParam> c = start;
     for (int t = 1; t <= 5; ++t) {
-      const SgdConstants<TypeParam> constants({0.9, 0.1, true}, {t, 0.01, 0.7});
+      const SgdConstants<TypeParam> constants({0.9, 0.1, true}, test::scalars_of(t, 0.7, 0.01));
       run_on(isa,
              SgdRule<TypeParam, Momentum::kNesterov>{constants, c.param.data(), c.grads[t - 1].data(),
                                                      c.slots[0].data()},
@@ -139,8 +139,8 @@ TEST_F(SgdPlugin, has_state_only_with_momentum) {
   const OptimizerRun run(plugin_, options_);
   const tenon_optimizer_info info = run.info();
   ASSERT_EQ(info.num_slots, 1u);
-  EXPECT_STREQ(info.slots[0].name, "momentum");
-  EXPECT_EQ(info.slots[0].dtype, TENON_SLOT_DTYPE_OF_PARAM);
+  EXPECT_STREQ(info.slots[0]->name, "momentum");
+  EXPECT_EQ(info.slots[0]->dtype, TENON_SLOT_DTYPE_OF_PARAM);
   EXPECT_EQ(info.granule, static_cast<uint32_t>(TENON_GRANULE_ELEMENT));
 }
 
@@ -152,11 +152,8 @@ TEST_F(SgdPlugin, nesterov_without_momentum_is_refused) {
 
 TEST_F(SgdPlugin, other_dtypes_are_refused) {
   const OptimizerRun run(plugin_, options_);
-  std::vector<tenon_update> updates = {
-      {sizeof(tenon_update), TENON_F16, 0, 1, nullptr, nullptr, nullptr, nullptr}};
-  EXPECT_EQ(message_of([&] {
-              run.run(updates, {1, 0.1, 1.0});
-            }),
+  std::vector<tenon_update> updates = {test::update_of(TENON_F16, 0, nullptr, nullptr, nullptr)};
+  EXPECT_EQ(message_of([&] { run.run(updates, test::scalars_of(1)); }),
             "update 0 has dtype 3: parameters must be f32 or f64");
 }
 
@@ -169,12 +166,10 @@ TEST_F(SgdPlugin, many_tensors_of_both_dtypes_are_updated_in_one_pass) {
   run.step(a_alone, 1, 0.1, 0.5);
   run.step(b_alone, 1, 0.1, 0.5);
   std::vector<tenon_update> updates = {
-      {sizeof(tenon_update), TENON_F32, a.param.size(), 1, a.param.data(), a.grads[0].data(), nullptr,
-       nullptr},
-      {sizeof(tenon_update), TENON_F32, 0, 1, nullptr, nullptr, nullptr, nullptr},
-      {sizeof(tenon_update), TENON_F64, b.param.size(), 1, b.param.data(), b.grads[0].data(), nullptr,
-       nullptr}};
-  run.run(updates, {1, 0.1, 0.5});
+      test::update_of(TENON_F32, a.param.size(), a.param.data(), a.grads[0].data(), nullptr),
+      test::update_of(TENON_F32, 0, nullptr, nullptr, nullptr),
+      test::update_of(TENON_F64, b.param.size(), b.param.data(), b.grads[0].data(), nullptr)};
+  run.run(updates, test::scalars_of(1, 0.5));
   EXPECT_TRUE(a.same_bits(a_alone));
   EXPECT_TRUE(b.same_bits(b_alone));
 }

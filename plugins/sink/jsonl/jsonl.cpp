@@ -49,22 +49,28 @@ bool ends_inside_a_line(const std::string& path, int fd) {
 // JSON has no NaN and no infinity: the library writes null.
 Line to_line(const tenon_record& record) {
   Line line = {{"event", record.event}, {"step", record.step}, {"attempt", record.attempt}};
+  const auto add = [&line](const char* name, const auto& value) {
+    if (line.contains(name))
+      throw Failure(TENON_E_ARGUMENT, std::string("'") + name + "' stands twice in one record");
+    line[name] = value;
+  };
   for (uint32_t i = 0; i < record.num_metrics; ++i) {
-    const tenon_metric& metric = record.metrics[i];
-    if (line.contains(metric.name)) {
-      throw Failure(TENON_E_ARGUMENT, std::string("metric '") + metric.name + "' stands twice in one record");
-    }
-    line[metric.name] = metric.value;
+    const auto metric = tenon::sdk::read(record.metrics[i], TENON_END(tenon_metric, value));
+    add(metric.name, metric.value);
+  }
+  for (uint32_t i = 0; i < record.num_texts; ++i) {
+    const auto text = tenon::sdk::read(record.texts[i], TENON_END(tenon_text, text));
+    add(text.name, text.text);
   }
   return line;
 }
 
-tenon_code open_state(const char* directory, const tenon_option* options, uint32_t num_options,
-                      tenon_sink_state** out, tenon_error* error) {
+tenon_code open_state(const tenon_sink_config* given, tenon_sink_state** out, tenon_error* error) {
   return guard(error, [&] {
-    const std::string file = tenon::sdk::Options(options, num_options).string("file");
+    const auto config = tenon::sdk::read(given, TENON_END(tenon_sink_config, recipe));
+    const std::string file = tenon::sdk::Options(config).string("file");
     if (file.empty()) throw Failure(TENON_E_ARGUMENT, "file is empty: give the file a name");
-    *out = new tenon_sink_state((std::filesystem::path(directory) / file).string());
+    *out = new tenon_sink_state((std::filesystem::path(config.directory) / file).string());
   });
 }
 
@@ -72,7 +78,8 @@ void close_state(tenon_sink_state* state) { delete state; }
 
 tenon_code write_record(tenon_sink_state* state, const tenon_record* record, tenon_error* error) {
   return guard(error, [&] {
-    state->append(to_line(*record).dump(-1, ' ', false, Line::error_handler_t::replace) + "\n");
+    const auto whole = tenon::sdk::read(record, TENON_END(tenon_record, reserved));
+    state->append(to_line(whole).dump(-1, ' ', false, Line::error_handler_t::replace) + "\n");
   });
 }
 

@@ -22,7 +22,9 @@ class Sink {
     test::OptionValues options(plugin.plugin());
     if (file != nullptr) options.set("file", file);
     tenon_error error = test::empty_error();
-    if (table_.open(folder.c_str(), options.data(), options.size(), &state_, &error) != TENON_OK) {
+    const tenon_sink_config config = {sizeof config,  options.size(), plugin.host(), options.data(),
+                                      folder.c_str(), "a-run",        "{}"};
+    if (table_.open(&config, &state_, &error) != TENON_OK) {
       throw std::runtime_error(error.message);
     }
   }
@@ -32,9 +34,19 @@ class Sink {
 
   // The message of the error, or "".
   std::string write(const char* event, int64_t step, int64_t attempt,
-                    const std::vector<tenon_metric>& metrics) {
-    const tenon_record record = {sizeof record, static_cast<uint32_t>(metrics.size()), event, step, attempt,
-                                 metrics.data()};
+                    const std::vector<std::pair<const char*, double>>& metrics,
+                    const std::vector<std::pair<const char*, const char*>>& texts = {}) {
+    std::vector<tenon_metric> given;
+    std::vector<tenon_text> words;
+    for (const auto& [name, value] : metrics) given.push_back({sizeof(tenon_metric), 0, name, value});
+    for (const auto& [name, text] : texts) words.push_back({sizeof(tenon_text), 0, name, text});
+    std::vector<const tenon_metric*> pointers;
+    std::vector<const tenon_text*> to_words;
+    for (const tenon_metric& metric : given) pointers.push_back(&metric);
+    for (const tenon_text& text : words) to_words.push_back(&text);
+    const tenon_record record = {
+        sizeof record,   static_cast<uint32_t>(pointers.size()), event, step, attempt, pointers.data(),
+        to_words.data(), static_cast<uint32_t>(to_words.size()), 0};
     tenon_error error = test::empty_error();
     return table_.write(state_, &record, &error) == TENON_OK ? "" : error.message;
   }
@@ -79,6 +91,14 @@ TEST_F(Jsonl, a_record_is_one_line_and_visible_at_once) {
             "{\"event\":\"step\",\"step\":10,\"attempt\":1,\"loss\":2.5,\"aux\":-3.0,\"lr\":0.0001}\n");
 }
 
+TEST_F(Jsonl, texts_stand_behind_numbers) {
+  Sink sink(plugin_, folder_.path());
+  EXPECT_EQ(sink.write("save", 10, 1, {{"seconds", 2}}, {{"path", "checkpoints/step-10"}}), "");
+  EXPECT_EQ(
+      content(),
+      "{\"event\":\"save\",\"step\":10,\"attempt\":1,\"seconds\":2.0,\"path\":\"checkpoints/step-10\"}\n");
+}
+
 TEST_F(Jsonl, what_is_not_finite_becomes_null) {
   Sink sink(plugin_, folder_.path());
   const double inf = std::numeric_limits<double>::infinity();
@@ -106,8 +126,8 @@ TEST_F(Jsonl, names_are_escaped_and_bad_utf8_is_replaced) {
 
 TEST_F(Jsonl, a_metric_that_stands_twice_is_refused_and_nothing_is_written) {
   Sink sink(plugin_, folder_.path());
-  EXPECT_EQ(sink.write("step", 1, 1, {{"loss", 1}, {"loss", 2}}), "metric 'loss' stands twice in one record");
-  EXPECT_EQ(sink.write("step", 1, 1, {{"step", 1}}), "metric 'step' stands twice in one record");
+  EXPECT_EQ(sink.write("step", 1, 1, {{"loss", 1}, {"loss", 2}}), "'loss' stands twice in one record");
+  EXPECT_EQ(sink.write("step", 1, 1, {{"step", 1}}), "'step' stands twice in one record");
   EXPECT_EQ(content(), "");
 }
 

@@ -15,20 +15,16 @@
 #define CHUNK ((uint64_t)16384)
 
 struct tenon_optimizer_state {
+  const tenon_parallel* parallel;
   double momentum;
   double weight_decay;
 };
 
-// Set by init, before any other call; constant afterwards.
-static const tenon_parallel* parallel;
-
+// tenon_fill writes as much as the caller has room for.
 static tenon_code fail(tenon_error* error, tenon_code code, const char* message) {
-  if (error != NULL) {
-    error->code = code;
-    error->vendor_code = 0;
-    error->vendor[0] = '\0';
-    snprintf(error->message, sizeof error->message, "%s", message);
-  }
+  tenon_error mine = {.struct_size = sizeof mine, .code = code};
+  snprintf(mine.message, sizeof mine.message, "%s", message);
+  tenon_fill(error, &mine);
   return code;
 }
 
@@ -40,32 +36,43 @@ static double number(const tenon_option* options, uint32_t num_options, const ch
   abort();
 }
 
-static tenon_code open_state(const tenon_option* options, uint32_t num_options, tenon_optimizer_state** out,
+static tenon_code open_state(const tenon_optimizer_config* config, tenon_optimizer_state** out,
                              tenon_error* error) {
-  const double momentum = number(options, num_options, "momentum");
+  const tenon_host* host = config->host;
+  const tenon_parallel* parallel =
+      TENON_FN(host, tenon_host, get_interface) ? host->get_interface(host, TENON_HOST_PARALLEL) : NULL;
+  if (parallel == NULL || !TENON_FN(parallel, tenon_parallel, parallel_for)) {
+    return fail(error, TENON_E_VERSION, "the host offers no " TENON_HOST_PARALLEL);
+  }
+  const double momentum = number(config->options, config->num_options, "momentum");
   if (momentum == 1.0) {
     return fail(error, TENON_E_ARGUMENT, "momentum = 1 would never look at a gradient: set it below 1");
   }
   tenon_optimizer_state* state = malloc(sizeof *state);
   if (state == NULL) return fail(error, TENON_E_MEMORY, "out of memory");
+  state->parallel = parallel;
   state->momentum = momentum;
-  state->weight_decay = number(options, num_options, "weight_decay");
+  state->weight_decay = number(config->options, config->num_options, "weight_decay");
   *out = state;
   return TENON_OK;
 }
 
 static void close_state(tenon_optimizer_state* state) { free(state); }
 
-static const tenon_slot_decl slots[] = {{"momentum", TENON_SLOT_DTYPE_OF_PARAM, 0}};
+static const tenon_slot_decl average_slot = {
+    .struct_size = sizeof(tenon_slot_decl), .dtype = TENON_SLOT_DTYPE_OF_PARAM, .name = "momentum"};
+static const tenon_slot_decl* const slots[] = {&average_slot};
 
 static tenon_code describe(const tenon_optimizer_state* state, tenon_optimizer_info* info,
                            tenon_error* error) {
   (void)error;
-  info->struct_size = sizeof *info;
-  info->num_slots = state->momentum > 0.0 ? 1 : 0;
-  info->slots = slots;
-  info->granule = TENON_GRANULE_ELEMENT;
-  info->num_stats = 0;
+  const tenon_optimizer_info mine = {
+      .struct_size = sizeof mine,
+      .num_slots = state->momentum > 0.0 ? 1 : 0,
+      .slots = slots,
+      .granule = TENON_GRANULE_ELEMENT,
+  };
+  tenon_fill(info, &mine);
   return TENON_OK;
 }
 
@@ -121,7 +128,7 @@ static tenon_code step(tenon_optimizer_state* state, const tenon_stream* stream,
   for (uint32_t i = 0; i < num_updates; ++i) {
     job j = {state, updates[i], scalars};
     const int64_t parts = (int64_t)((updates[i]->count + CHUNK - 1) / CHUNK);
-    parallel->parallel_for(parallel, parts, run_chunk, &j);
+    state->parallel->parallel_for(state->parallel, parts, run_chunk, &j);
   }
   return TENON_OK;
 }
@@ -129,13 +136,14 @@ static tenon_code step(tenon_optimizer_state* state, const tenon_stream* stream,
 static const tenon_optimizer optimizer = {
     sizeof(tenon_optimizer), kDLCPU, open_state, close_state, describe, NULL, step};
 
+// Nothing to do: what a state needs of the host, it is given when it is opened.
 static tenon_code init(const tenon_host* host, tenon_error* error) {
-  parallel = host->get_interface(host, TENON_HOST_PARALLEL);
-  if (parallel == NULL) return fail(error, TENON_E_VERSION, "the host offers no " TENON_HOST_PARALLEL);
+  (void)host;
+  (void)error;
   return TENON_OK;
 }
 
-static void deinit(void) { parallel = NULL; }
+static void deinit(void) {}
 
 static const void* get_interface(const char* id) {
   return strcmp(id, TENON_OPTIMIZER) == 0 ? &optimizer : NULL;

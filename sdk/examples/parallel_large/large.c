@@ -14,13 +14,11 @@
 // Level 1 of storage: the optimizer's state is cut, gradients and parameters are whole.
 #define STATE_ONLY 1u
 
+// tenon_fill writes as much as the caller has room for.
 static tenon_code fail(tenon_error* error, tenon_code code, const char* message) {
-  if (error != NULL) {
-    error->code = code;
-    error->vendor_code = 0;
-    error->vendor[0] = '\0';
-    snprintf(error->message, sizeof error->message, "%s", message);
-  }
+  tenon_error mine = {.struct_size = sizeof mine, .code = code};
+  snprintf(mine.message, sizeof mine.message, "%s", message);
+  tenon_fill(error, &mine);
   return code;
 }
 

@@ -49,9 +49,10 @@ struct CpuCall {
   int64_t size(std::string_view dim) const { return problem.size(dim); }
 };
 
-// `Backend` has: kId, the plugin's id; Device, made of sdk::Options; Call, which adds to CpuCall<Device>
-// and has no members of its own; and ops(), a range of functions that return spans of CpuOp<Call>. Device 0
-// is the only one. Every kernel keeps TENON_KERNEL_EXACT, or the backend may not use this table.
+// `Backend` has: kId, the plugin's id; Device, made of a tenon_kernels_config; Call, which adds to
+// CpuCall<Device> and has no members of its own; and ops(), a range of functions that return spans of
+// CpuOp<Call>. Device 0 is the only one. Every kernel keeps TENON_KERNEL_EXACT, or the backend may not use
+// this table.
 template <class Backend>
 class CpuKernels {
  public:
@@ -127,29 +128,32 @@ class CpuKernels {
     return op.state == nullptr ? std::vector<double>() : op.state(problem);
   }
 
-  static tenon_code open(int32_t device_id, const tenon_option* options, uint32_t num_options,
-                         tenon_device** out, tenon_error* error) {
+  static tenon_code open(const tenon_kernels_config* given, tenon_device** out, tenon_error* error) {
     return sdk::guard(error, [&] {
-      if (device_id != 0) {
+      const auto config = sdk::read(given, TENON_END(tenon_kernels_config, reserved));
+      if (config.device_id != 0) {
         throw sdk::Failure(TENON_E_ARGUMENT, std::string(Backend::kId) + ": CPU device " +
-                                                 std::to_string(device_id) + " does not exist, only 0");
+                                                 std::to_string(config.device_id) +
+                                                 " does not exist, only 0");
       }
-      *out = reinterpret_cast<tenon_device*>(new Device(sdk::Options(options, num_options)));
+      *out = reinterpret_cast<tenon_device*>(new Device(config));
     });
   }
 
   static void close(tenon_device* device) { delete device_of(device); }
 
-  static tenon_code describe(const tenon_kernel_desc* desc, const char*, tenon_kernel_info* info,
-                             tenon_error* error) {
+  static tenon_code describe(const tenon_kernels_config*, const tenon_kernel_desc* desc,
+                             tenon_kernel_info* info, tenon_error* error) {
     return sdk::guard(error, [&] {
       const Problem problem(*desc);
       const Op& op = *choose(problem).op;
-      *info = {.struct_size = sizeof *info,
-               .flags = TENON_KERNEL_EXACT,
-               .workspace_bytes = op.workspace == nullptr ? 0 : static_cast<uint64_t>(op.workspace(problem)),
-               .private_bytes = state_of(op, problem).size() * sizeof(double),
-               .seconds = 0};
+      const tenon_kernel_info mine = {
+          .struct_size = sizeof mine,
+          .flags = TENON_KERNEL_EXACT,
+          .workspace_bytes = op.workspace == nullptr ? 0 : static_cast<uint64_t>(op.workspace(problem)),
+          .private_bytes = state_of(op, problem).size() * sizeof(double),
+          .seconds = 0};
+      tenon_fill(info, &mine);
     });
   }
 

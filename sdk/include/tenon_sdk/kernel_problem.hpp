@@ -55,6 +55,7 @@ class Problem {
  public:
   // Throws sdk::Failure: TENON_E_UNSUPPORTED for a kind, dtype or flag that no kernel has,
   // TENON_E_ARGUMENT for anything malformed; the message names the kind and the operand.
+  // Needs no more of it than the first version had.
   explicit Problem(const tenon_kernel_desc& desc);
 
   const Signature& signature() const { return *signature_; }
@@ -166,7 +167,8 @@ struct Problem::Operand {
   }
 };
 
-inline Problem::Problem(const tenon_kernel_desc& desc) {
+inline Problem::Problem(const tenon_kernel_desc& given) {
+  const auto desc = sdk::read(&given, TENON_END(tenon_kernel_desc, inplace));
   const std::string kind = desc.kind != nullptr ? desc.kind : "(no kind)";
   signature_ = find_signature(kind);
   if (signature_ == nullptr) throw sdk::Failure(TENON_E_UNSUPPORTED, "no kernel for op kind '" + kind + "'");

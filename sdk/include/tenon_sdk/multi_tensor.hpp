@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <span>
 #include <string>
 
@@ -35,9 +34,20 @@ inline double power(double base, int64_t n) {
   return result;
 }
 
+// State of a parameter, of its dtype unless said otherwise.
+constexpr tenon_slot_decl slot(const char* name, uint32_t dtype = TENON_SLOT_DTYPE_OF_PARAM) {
+  return {sizeof(tenon_slot_decl), dtype, name};
+}
+
 // Refuses what the arithmetic cannot do, before anything has been touched.
 inline void check_step(const tenon_stream* stream, tenon_update* const* updates, uint32_t num_updates,
                        const tenon_step_scalars& scalars) {
+  for (uint32_t i = 0; i < num_updates; ++i) {
+    if (TENON_HAS(updates[i], tenon_update, slots)) continue;
+    throw sdk::Failure(TENON_E_VERSION, "update " + std::to_string(i) + " has struct_size " +
+                                            std::to_string(updates[i]->struct_size) +
+                                            ", which leaves no room for its slots");
+  }
   if (stream != nullptr && stream->device.device_type != kDLCPU) {
     throw sdk::Failure(TENON_E_UNSUPPORTED, "updates on the CPU only, not on device type " +
                                                 std::to_string(static_cast<int>(stream->device.device_type)));
@@ -73,7 +83,7 @@ void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, ui
 }
 
 // `Optimizer` has: Options, what it makes of the user's options, and parse(), which throws sdk::Failure;
-// slots(options), a span of the state that each parameter has; Constants<T>, made of Options and
+// slots(options), a span of pointers to the state that each parameter has; Constants<T>, made of Options and
 // tenon_step_scalars; and update<T>(isa, options, constants, update, first, count), which runs its rule on a
 // chunk of one tensor.
 template <class Optimizer>
@@ -82,31 +92,22 @@ class MultiTensor {
   static constexpr tenon_optimizer table() {
     return {sizeof(tenon_optimizer), kDLCPU, open, close, describe, nullptr, step};
   }
-  static tenon_code init(const tenon_host* host, tenon_error*) {
-    pool() = static_cast<const tenon_parallel*>(host->get_interface(host, TENON_HOST_PARALLEL));
-    return TENON_OK;
-  }
-  static void deinit() { pool() = nullptr; }
 
  private:
   struct State {
     typename Optimizer::Options options;
     Isa isa;
+    const tenon_parallel* pool;
   };
   // The ABI's opaque type stands for State.
   static State* state_of(tenon_optimizer_state* state) { return reinterpret_cast<State*>(state); }
 
-  // From init to deinit: the ABI hands the host to init() alone.
-  static std::atomic<const tenon_parallel*>& pool() {
-    static std::atomic<const tenon_parallel*> pool{nullptr};
-    return pool;
-  }
-
-  static tenon_code open(const tenon_option* options, uint32_t num_options, tenon_optimizer_state** out,
+  static tenon_code open(const tenon_optimizer_config* given, tenon_optimizer_state** out,
                          tenon_error* error) {
     return sdk::guard(error, [&] {
+      const auto config = sdk::read(given, TENON_END(tenon_optimizer_config, options));
       *out = reinterpret_cast<tenon_optimizer_state*>(
-          new State{Optimizer::parse(sdk::Options(options, num_options)), best_isa()});
+          new State{Optimizer::parse(sdk::Options(config)), best_isa(), sdk::threads_of(config.host)});
     });
   }
 
@@ -114,20 +115,25 @@ class MultiTensor {
 
   static tenon_code describe(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error*) {
     const auto slots = Optimizer::slots(reinterpret_cast<const State*>(state)->options);
-    *info = {sizeof(tenon_optimizer_info), static_cast<uint32_t>(slots.size()), slots.data(),
-             TENON_GRANULE_ELEMENT, 0};
+    const tenon_optimizer_info mine = {.struct_size = sizeof mine,
+                                       .num_slots = static_cast<uint32_t>(slots.size()),
+                                       .slots = slots.data(),
+                                       .granule = TENON_GRANULE_ELEMENT,
+                                       .num_stats = 0};
+    tenon_fill(info, &mine);
     return TENON_OK;
   }
 
   static tenon_code step(tenon_optimizer_state* opaque, const tenon_stream* stream,
-                         tenon_update* const* updates, uint32_t num_updates,
-                         const tenon_step_scalars* scalars, tenon_error* error) {
+                         tenon_update* const* updates, uint32_t num_updates, const tenon_step_scalars* given,
+                         tenon_error* error) {
     return sdk::guard(error, [&] {
-      check_step(stream, updates, num_updates, *scalars);
+      const auto scalars = sdk::read(given, TENON_END(tenon_step_scalars, grad_scale));
+      check_step(stream, updates, num_updates, scalars);
       const State& state = *state_of(opaque);
-      const typename Optimizer::template Constants<float> single(state.options, *scalars);
-      const typename Optimizer::template Constants<double> twice(state.options, *scalars);
-      for_each_chunk(pool(), updates, num_updates,
+      const typename Optimizer::template Constants<float> single(state.options, scalars);
+      const typename Optimizer::template Constants<double> twice(state.options, scalars);
+      for_each_chunk(state.pool, updates, num_updates,
                      [&](const tenon_update& u, uint64_t first, uint64_t count) {
                        if (u.dtype == TENON_F32) {
                          Optimizer::template update<float>(state.isa, state.options, single, u, first, count);

@@ -38,7 +38,9 @@ struct PassValue {
 // The graph that a pass annotates. What the host refuses is thrown as Failure, with the host's words.
 class PassGraph {
  public:
-  PassGraph(const tenon_graph_api& api, tenon_graph* graph) : api_(api), graph_(graph) {}
+  // Throws Failure where the host's table is smaller than this one: drafts must match.
+  PassGraph(const tenon_graph_api* api, tenon_graph* graph)
+      : api_(read(api, TENON_END(tenon_graph_api, sum_late))), graph_(graph) {}
 
   // In topological order.
   std::vector<tenon_op_id> ops() const {
@@ -128,7 +130,7 @@ class PassGraph {
     if (code < 0) throw Failure(code, error.message);
   }
 
-  const tenon_graph_api& api_;
+  const tenon_graph_api api_;
   tenon_graph* graph_;
 };
 
@@ -144,10 +146,11 @@ constexpr tenon_pass make_pass(uint32_t phase, const char* axes, const char* pro
           provides,
           needs,
           conflicts,
-          [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) noexcept {
+          [](const tenon_pass_config* given, tenon_graph* graph, tenon_error* error) noexcept {
             return guard(error, [&] {
-              PassGraph view(*config->api, graph);
-              kRun(view, Options(config->options, config->num_options));
+              const auto config = read(given, TENON_END(tenon_pass_config, api));
+              PassGraph view(config.api, graph);
+              kRun(view, Options(config));
             });
           }};
 }

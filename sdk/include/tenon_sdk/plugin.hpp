@@ -34,12 +34,13 @@ class Failure : public std::runtime_error {
 
 inline tenon_code fill_error(tenon_error* error, tenon_code code, const char* message,
                              const char* vendor = "", int64_t vendor_code = 0) {
-  if (error != nullptr) {
-    error->code = code;
-    error->vendor_code = vendor_code;
-    std::snprintf(error->vendor, sizeof error->vendor, "%s", vendor);
-    std::snprintf(error->message, sizeof error->message, "%s", message);
-  }
+  tenon_error mine{};
+  mine.struct_size = sizeof mine;
+  mine.code = code;
+  mine.vendor_code = vendor_code;
+  std::snprintf(mine.vendor, sizeof mine.vendor, "%s", vendor);
+  std::snprintf(mine.message, sizeof mine.message, "%s", message);
+  tenon_fill(error, &mine);
   return code;
 }
 
@@ -64,10 +65,41 @@ tenon_code guard(tenon_error* error, Body&& body) noexcept {
   }
 }
 
+// What the host passed, as large as this plugin knows it: what an older host does not say is zero. `least` is
+// how much the first version had (TENON_END of its last field): a struct that is smaller is no host's.
+template <class T>
+T read(const T* given, size_t least) {
+  if (given == nullptr || given->struct_size < least) {
+    throw Failure(TENON_E_VERSION, "the host passes a struct of " +
+                                       std::to_string(given == nullptr ? 0 : given->struct_size) +
+                                       " bytes, of which the first version had " + std::to_string(least));
+  }
+  T mine{};
+  mine.struct_size = sizeof mine;
+  tenon_fill(&mine, given);
+  return mine;
+}
+
+// A table of the host by id, or NULL: there is none, or it lacks what the last slot of its first version is.
+template <class T>
+const T* host_table(const tenon_host* host, const char* id, size_t least) {
+  if (host == nullptr || !TENON_FN(host, tenon_host, get_interface)) return nullptr;
+  const auto* const table = static_cast<const T*>(host->get_interface(host, id));
+  return table == nullptr || table->struct_size < least ? nullptr : table;
+}
+
+// The threads of the host, or NULL, with which parallel_for() below runs the parts in order.
+inline const tenon_parallel* threads_of(const tenon_host* host) {
+  return host_table<tenon_parallel>(host, TENON_HOST_PARALLEL, TENON_END(tenon_parallel, num_threads));
+}
+
 // Options and attributes by key. The host has checked them: a missing key is a bug, and says so.
 class Options {
  public:
   Options(const tenon_option* options, uint32_t count) : options_(options), count_(count) {}
+  // Of any config of an open().
+  template <class Config>
+  explicit Options(const Config& config) : Options(config.options, config.num_options) {}
   const tenon_option* find(std::string_view key) const {
     for (uint32_t i = 0; i < count_; ++i) {
       if (key == options_[i].key) return &options_[i];

@@ -149,14 +149,15 @@ inline ScheduleRows fill_weight_grads(const ScheduleConfig& config, ScheduleRows
 template <OwnerFunction* kOwner, RowsFunction* kRows>
 struct ScheduleTable {
   static int32_t owner(const tenon_schedule_config* config, int32_t stage) noexcept {
-    return kOwner(*config, stage);
+    const bool whole = config != nullptr && TENON_HAS(config, tenon_schedule_config, reserved);
+    return whole ? kOwner(*config, stage) : -1;
   }
   // Nothing is emitted unless all rows could be made.
   static tenon_code rows(const tenon_schedule_config* config,
                          void (*emit)(void* arg, int32_t rank, const tenon_row* row), void* arg,
                          tenon_error* error) noexcept {
     return guard(error, [&] {
-      const ScheduleRows all = kRows(*config);
+      const ScheduleRows all = kRows(read(config, TENON_END(tenon_schedule_config, reserved)));
       for (size_t rank = 0; rank < all.size(); ++rank) {
         for (const tenon_row& row : all[rank]) emit(arg, static_cast<int32_t>(rank), &row);
       }

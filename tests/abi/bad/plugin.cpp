@@ -92,8 +92,13 @@ tenon_code text_without_end(tenon_error* error) {
 // A batch of one field: its size is known from what the good one described.
 tenon_data_info g_data{};
 
+// An answer that was cut short says too little.
+void keep(const tenon_data_info& info) {
+  if (TENON_HAS(&info, tenon_data_info, fields)) g_data.fields = info.fields;
+}
+
 void spoil_read(std::string_view deed, uint64_t n, void* const* outs) {
-  const tenon_field& field = g_data.fields[0];
+  const tenon_field& field = *g_data.fields[0];
   const auto count = static_cast<size_t>(n) * static_cast<size_t>(field.shape.dims[0]);
   auto* const tokens = static_cast<int32_t*>(outs[0]);
   if (deed == "limit") tokens[count - 1] = 1 << 30;
@@ -116,7 +121,7 @@ void spoil(std::string_view deed, tenon_optimizer_state*, const tenon_stream*, t
            uint32_t, const tenon_step_scalars*, tenon_error*) {
   spoil_step(deed, updates);
 }
-void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*) { g_data = *info; }
+void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*) { keep(*info); }
 
 // -- The slots --------------------------------------------------------------------------------------
 
@@ -214,7 +219,7 @@ const void* spoiled(const Row<Table> (&rows)[N]) {
   if constexpr (std::is_same_v<Table, tenon_data>) {
     table.describe = [](tenon_dataset* dataset, tenon_data_info* info, tenon_error* error) {
       const tenon_code code = good<tenon_data>()->describe(dataset, info, error);
-      g_data = *info;
+      keep(*info);
       return code;
     };
   }

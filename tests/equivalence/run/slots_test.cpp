@@ -1,5 +1,6 @@
 // States of an optimizer whose groups name a slot alike, and mean different dtypes.
 #include <algorithm>
+#include <span>
 
 #include "close.hpp"
 #include "recipes.hpp"
@@ -10,25 +11,27 @@ namespace {
 // One slot "m": f64 where weight_decay is 0, f32 elsewhere. Counts steps in it, and leaves parameters alone.
 struct Group {
   tenon_slot_decl slot;
+  const tenon_slot_decl* slots[1] = {&slot};
 };
 
 Group* group_of(tenon_optimizer_state* state) { return reinterpret_cast<Group*>(state); }
 
-tenon_code open(const tenon_option* options, uint32_t count, tenon_optimizer_state** out, tenon_error*) {
-  const bool plain = std::any_of(options, options + count, [](const tenon_option& option) {
+tenon_code open(const tenon_optimizer_config* config, tenon_optimizer_state** out, tenon_error*) {
+  const std::span options(config->options, config->num_options);
+  const bool plain = std::ranges::any_of(options, [](const tenon_option& option) {
     return std::string_view(option.key) == "weight_decay" && option.f == 0;
   });
-  *out = reinterpret_cast<tenon_optimizer_state*>(new Group{{"m", plain ? TENON_F64 : TENON_F32, 0}});
+  const uint32_t dtype = plain ? TENON_F64 : TENON_F32;
+  *out = reinterpret_cast<tenon_optimizer_state*>(new Group{{sizeof(tenon_slot_decl), dtype, "m"}});
   return TENON_OK;
 }
 
 void close(tenon_optimizer_state* state) { delete group_of(state); }
 
 tenon_code describe(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error*) {
-  info->num_slots = 1;
-  info->slots = &reinterpret_cast<const Group*>(state)->slot;
-  info->granule = TENON_GRANULE_ELEMENT;
-  info->num_stats = 0;
+  const tenon_optimizer_info mine = {sizeof mine, 1, reinterpret_cast<const Group*>(state)->slots,
+                                     TENON_GRANULE_ELEMENT, 0};
+  tenon_fill(info, &mine);
   return TENON_OK;
 }
 

@@ -203,7 +203,8 @@ inline void take_counts(Op& op, const uint64_t* counts) {
 
 // Throws TENON_E_ARGUMENT, naming what is wrong. Whether a reduction exists for the dtype is not checked
 // here.
-inline Op check_op(const tenon_comm_op& raw, int me, int n) {
+inline Op check_op(const tenon_comm_op& given, int me, int n) {
+  const auto raw = sdk::read(&given, TENON_END(tenon_comm_op, reserved));
   if (raw.kind > TENON_COMM_BARRIER) {
     throw sdk::Failure(TENON_E_UNSUPPORTED, "operation kind " + std::to_string(raw.kind) + " is unknown");
   }

@@ -36,6 +36,10 @@ inline void check_config(const tenon_comm_config& config, const std::string& plu
                                              std::to_string(config.world));
   }
   if (config.rendezvous == nullptr) throw sdk::Failure(TENON_E_ARGUMENT, "the rendezvous is NULL");
+  if (!TENON_FN(config.rendezvous, tenon_rendezvous, set) ||
+      !TENON_FN(config.rendezvous, tenon_rendezvous, get)) {
+    throw sdk::Failure(TENON_E_VERSION, "the host's rendezvous has no set() or no get()");
+  }
   if (config.device.device_type != kDLCPU) {
     throw sdk::Failure(TENON_E_UNSUPPORTED, plugin + " moves CPU memory only, not that of device type " +
                                                 std::to_string(static_cast<int>(config.device.device_type)));
@@ -57,7 +61,8 @@ class Table {
 
   static tenon_code domain_open(const tenon_comm_config* config, tenon_comm_domain** out,
                                 tenon_error* error) {
-    return sdk::guard(error, [&] { *out = kOpen(*config); });
+    return sdk::guard(error,
+                      [&] { *out = kOpen(sdk::read(config, TENON_END(tenon_comm_config, rendezvous))); });
   }
   static void domain_close(tenon_comm_domain* domain) { delete static_cast<Domain*>(domain); }
 
