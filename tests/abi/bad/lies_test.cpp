@@ -1,0 +1,140 @@
+// Every lie of lies.h, told to `tenon train`, or to the command that asks for it, and to a program that
+// embeds Tenon: it is named, with code and plugin, before the first step; nobody crashes, nothing is left
+// behind.
+#include "lies.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "command.hpp"
+#include "support.h"
+
+namespace tenon::lies {
+static void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.kind << "/" << lie.name; }
+}  // namespace tenon::lies
+
+namespace tenon::test {
+namespace {
+
+using lies::kLies;
+using lies::Lie;
+
+std::string id_of(const Lie& lie) { return std::string(lie.kind) + "/" + lie.name; }
+bool honest(const Lie& lie) { return std::string(lie.code).empty(); }
+
+// A folder with the liar under the name of its lie.
+class Stage {
+ public:
+  explicit Stage(const Lie& lie) {
+    const std::string file = "libtenon-" + std::string(lie.kind) + "-" + lie.name + ".so";
+    fs::copy_file(TENON_LIAR, folder_ / file);
+  }
+  const Folder& folder() const { return folder_; }
+
+  Json recipe(const Lie& lie) const {
+    const TinyModel tiny;
+    Json out = tiny_recipe(gpt2_model(tiny), folder_ / "corpus.txt", tiny.context);
+    out["save"]["every"] = out["steps"];
+    const std::string kind = lie.kind, id = id_of(lie);
+    const Json use{{"plugin", id}, {"options", Json::object()}};
+    if (kind == "sink") {
+      out["log"]["sinks"].push_back(use);
+    } else if (kind == "parallel") {
+      out["strategies"] = Json::array({use});
+    } else if (kind == "schedule") {
+      out["mesh"] = Json::array({Json::array({"pp", 2})});
+      out["microbatches"] = 2;
+      out["strategies"] = Json::array({{{"plugin", "parallel/pipeline"}, {"options", Json::object()}}});
+      out["schedule"] = use;
+    } else {
+      out[kind]["plugin"] = id;
+    }
+    return out;
+  }
+
+ private:
+  Folder folder_;
+};
+
+int ranks_of(const Lie& lie) {
+  const std::string kind = lie.kind;
+  return kind == "comm" || kind == "schedule" ? 2 : 1;
+}
+
+void expect_named(const Lie& lie, const std::string& said) {
+  EXPECT_TRUE(has(said, "error[" + std::string(lie.code))) << said;
+  EXPECT_TRUE(has(said, lie.words)) << said;
+  // A plugin under another name, or without one, is named by its file.
+  EXPECT_TRUE(has(said, id_of(lie)) || has(said, std::string(lie.kind) + "-" + lie.name + ".so")) << said;
+}
+
+class Lies : public testing::TestWithParam<Lie> {};
+
+CommandResult run(const Stage& stage, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TENON_COMMAND);
+  Command command(arguments, stage.folder().path(), {"TENON_PLUGIN_PATH=" + stage.folder().path()});
+  return command.finish(120);
+}
+
+bool shown_by_training(const Lie& lie) { return std::string(lie.verb) == "train" && !honest(lie); }
+
+TEST_P(Lies, are_named_by_the_command_that_asks_before_it_does_anything) {
+  const Lie& lie = GetParam();
+  const Stage stage(lie);
+  std::ofstream(stage.folder() / "recipe.json") << stage.recipe(lie).dump();
+  CommandResult result =
+      run(stage, {"train", "recipe.json", "-n", std::to_string(ranks_of(lie)), "--run-dir", "run"});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.signal, 0) << result.err;
+  if (!shown_by_training(lie)) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(has(result.out, "done")) << result.out;
+    if (honest(lie)) return;
+    result = run(stage, {lie.verb, "run", "--prompt", "a"});
+    EXPECT_EQ(result.signal, 0) << result.err;
+  }
+  EXPECT_GT(result.code, 0) << result.out;
+  expect_named(lie, result.err);
+  EXPECT_FALSE(has(result.out, "done")) << result.out;
+  EXPECT_FALSE(has(result.out, "step ")) << result.out;
+  if (shown_by_training(lie)) {
+    EXPECT_FALSE(fs::exists(stage.folder() / "run")) << "what cannot start leaves no run";
+  }
+}
+
+// Whether a program that embeds Tenon calls what lies: its loop has no sinks, and its ranks in one process
+// communicate through comm/local.
+bool is_asked_when_embedded(const Lie& lie) {
+  return shown_by_training(lie) && id_of(lie) != "sink/open-null" && std::string(lie.kind) != "comm";
+}
+
+TEST_P(Lies, are_named_to_an_embedding_program_when_it_opens_a_run) {
+  const Lie& lie = GetParam();
+  const Stage stage(lie);
+  const char* const folders[] = {stage.folder().path().c_str(), TENON_PLUGIN_DIR};
+  tenon_options options{};
+  options.struct_size = sizeof options;
+  options.plugin_directories = folders;
+  options.num_plugin_directories = 2;
+  const Context context(&options);
+  OpenRun run(context, stage.recipe(lie), stage.folder().path());
+  if (!is_asked_when_embedded(lie)) {
+    ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+    EXPECT_EQ(run.step().code, TENON_OK);
+    return;
+  }
+  EXPECT_LT(run.opened().code, 0);
+  expect_named(lie, run.opened().text);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Lies, testing::ValuesIn(kLies), [](const auto& info) {
+  std::string name = id_of(info.param);
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+});
+
+TEST(Lies, are_more_than_forty) { EXPECT_GE(std::size(kLies), 41u); }
+
+}  // namespace
+}  // namespace tenon::test
