@@ -75,6 +75,21 @@ TEST(Host, offers_parallel_and_nothing_unknown) {
   EXPECT_EQ(host.table()->struct_size, sizeof(tenon_host));
 }
 
+TEST(Host, a_null_is_refused_by_every_slot) {
+  const Host host;
+  const tenon_host* table = host.table();
+  EXPECT_EQ(table->get_interface(nullptr, TENON_HOST_MEMORY), nullptr);
+  EXPECT_EQ(table->get_interface(nullptr, nullptr), nullptr);
+  EXPECT_EQ(table->log_enabled(nullptr, TENON_LOG_ERROR), 0);
+  table->log(nullptr, TENON_LOG_ERROR, "a.c", 1, "nobody hears");
+  const tenon_memory* memory = memory_of(host);
+  EXPECT_EQ(memory->alloc(nullptr, 64), nullptr);
+  memory->free(nullptr, nullptr);
+  const tenon_parallel* parallel = parallel_table();
+  parallel->parallel_for(nullptr, 3, nullptr, nullptr);
+  EXPECT_EQ(parallel->num_threads(nullptr), 1);
+}
+
 TEST(Host, lines_up_to_the_level_reach_the_embedder) {
   std::vector<std::string> lines;
   const Host host(

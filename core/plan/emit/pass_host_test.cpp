@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "graph/ops.h"
 
 namespace tenon {
@@ -281,6 +283,66 @@ TEST_F(PassOps, an_op_becomes_only_what_takes_its_operands) {
     return config->api->substitute(graph, 2, "add", error);
   };
   expect(run({table(beyond)}), "P003", "parallel/a: no such op");
+}
+
+// -- tables of the host, against passes that break the contract -------------------------------------------
+
+TEST_F(PassHost, a_null_is_refused_by_every_slot) {
+  ASSERT_TRUE(graph_.add_op("add", {0, 0}, {}, Phase::forward, 3, {"sum"}).ok());
+  const auto pass = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error*) {
+    const tenon_graph_api& api = *config->api;
+    const tenon_value_id* ids = nullptr;
+    for (tenon_graph* const given : {graph, static_cast<tenon_graph*>(nullptr)}) {
+      const tenon_value_id** const out = given == nullptr ? &ids : nullptr;  // one of the two is NULL
+      EXPECT_EQ(api.ops(given, out), 0u);
+      EXPECT_EQ(api.values(given, out), 0u);
+      EXPECT_EQ(api.op_inputs(given, 1, out), 0u);
+      EXPECT_EQ(api.op_outputs(given, 1, out), 0u);
+      const char* const axis = given == nullptr ? "dp" : nullptr;
+      EXPECT_EQ(api.axis_size(given, axis), 0);
+      EXPECT_EQ(api.axis_atom(given, axis, 0), nullptr);
+      const auto refused = [&](auto call) {
+        tenon_error error = empty_abi_error();
+        EXPECT_EQ(call(&error), TENON_E_ARGUMENT);
+        EXPECT_NE(std::string(error.message).find("is NULL"), std::string::npos) << error.message;
+        EXPECT_EQ(call(nullptr), TENON_E_ARGUMENT);
+      };
+      refused([&](tenon_error* e) { return api.shard(given, kTokens, 0, axis, e); });
+      refused([&](tenon_error* e) { return api.replicate(given, kTokens, axis, e); });
+      refused([&](tenon_error* e) { return api.store(given, kTokens, 1, axis, nullptr, e); });
+      refused([&](tenon_error* e) { return api.set_stage(given, 1, 0, axis, e); });
+      refused(
+          [&](tenon_error* e) { return api.substitute(given, 1, given == nullptr ? "add" : nullptr, e); });
+      refused([&](tenon_error* e) { return api.split_axis(given, axis, 1, e); });
+      refused([&](tenon_error* e) { return api.sum_late(given, kTokens, axis, e); });
+      tenon_value_info info{};
+      info.struct_size = sizeof info;
+      refused(
+          [&](tenon_error* e) { return api.value(given, kTokens, given == nullptr ? &info : nullptr, e); });
+    }
+    EXPECT_STREQ(api.op_kind(nullptr, 1), "");
+    EXPECT_EQ(api.op_flops(nullptr, 1), 0);
+    return static_cast<tenon_code>(TENON_OK);
+  };
+  EXPECT_TRUE(run({table(pass)}).ok());
+}
+
+TEST_F(PassHost, a_value_is_described_within_the_size_that_the_pass_gives) {
+  const auto pass = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
+    struct {
+      tenon_value_info info;
+      char behind[8];
+    } room;
+    std::memset(&room, 0x5a, sizeof room);
+    room.info.struct_size = offsetof(tenon_value_info, dtype);  // as a header that ends with the name
+    EXPECT_EQ(config->api->value(graph, kTokens, &room.info, error), TENON_OK);
+    EXPECT_EQ(room.info.struct_size, offsetof(tenon_value_info, dtype));
+    EXPECT_STREQ(room.info.name, "tokens");
+    EXPECT_EQ(room.info.dtype, 0x5a5a5a5au);
+    EXPECT_EQ(room.behind[0], 0x5a);
+    return static_cast<tenon_code>(TENON_OK);
+  };
+  EXPECT_TRUE(run({table(pass)}).ok());
 }
 
 TEST_F(PassHost, describes_values_ops_and_axes) {
