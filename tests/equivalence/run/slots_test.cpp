@@ -1,5 +1,6 @@
 // States of an optimizer whose groups name a slot alike, and mean different dtypes.
 #include <algorithm>
+#include <mutex>
 #include <span>
 
 #include "close.hpp"
@@ -76,6 +77,64 @@ TEST(Slots, are_found_by_name_and_dtype) {
     EXPECT_GT(found[Dtype::f32], 0);
     EXPECT_GT(found[Dtype::f64], 0);
   }
+}
+
+// How often each element of a parameter was updated, by what updates say of themselves: name, shape, block,
+// range.
+struct Updated {
+  std::mutex mutex;
+  std::map<std::string, std::vector<int>> times;
+
+  static Updated& self() {
+    static Updated all;
+    return all;
+  }
+  void note(const tenon_update& u) {
+    int64_t whole = 1, block = 1;
+    for (uint32_t d = 0; d < u.ndim; ++d) whole *= u.dims[d], block *= u.sizes[d];
+    ASSERT_LE(u.first + u.count, static_cast<uint64_t>(block)) << u.name;
+    const std::lock_guard lock(mutex);
+    std::vector<int>& of_param = times[u.name];
+    of_param.resize(static_cast<size_t>(whole));
+    for (uint64_t k = u.first; k < u.first + u.count; ++k) {
+      int64_t rest = static_cast<int64_t>(k), at = 0, stride = 1;
+      for (uint32_t d = u.ndim; d-- > 0; stride *= u.dims[d]) {
+        at += (u.starts[d] + rest % u.sizes[d]) * stride;
+        rest /= u.sizes[d];
+      }
+      ++of_param.at(static_cast<size_t>(at));
+    }
+  }
+};
+
+tenon_code note_step(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
+                     uint32_t count, const tenon_step_scalars* scalars, tenon_error* error) {
+  for (uint32_t u = 0; u < count; ++u) Updated::self().note(*updates[u]);
+  return step(state, stream, updates, count, scalars, error);
+}
+
+// Cut over dp by ZeRO and over tp by dims: all elements of a parameter are updated equally often, by one rank
+// of each that holds them whole.
+TEST(Updates, say_which_elements_of_which_parameter_they_are) {
+  Json document = recipe();
+  document["mesh"] = Json::array({Json::array({"dp", 2}), Json::array({"tp", 2})});
+  document["strategies"].push_back({{"plugin", "parallel/tensor"}, {"options", Json::object()}});
+  document["strategies"].push_back({{"plugin", "parallel/zero"}, {"options", {{"stage", 2}}}});
+  const RunRecord record =
+      must_run(document, {.ranks = 4, .steps = 1, .change_plugins = [](PluginSet& plugins) {
+                            static tenon_optimizer table = kTable;
+                            table.step = note_step;
+                            plugins.optimizer.table = &table;
+                          }});
+  size_t cut = 0;
+  for (const auto& [name, times] : Updated::self().times) {
+    EXPECT_TRUE(record.tensors.contains(name)) << name;
+    EXPECT_EQ(times, std::vector<int>(times.size(), times[0])) << name;
+    EXPECT_TRUE(times[0] == 1 || times[0] == 2) << name << ": " << times[0];
+    cut += times[0] == 1 ? 1 : 0;
+  }
+  EXPECT_GT(cut, 0u) << "over tp";
+  EXPECT_LT(cut, Updated::self().times.size());
 }
 
 TEST(Slots, that_a_program_lacks_are_told) {
