@@ -123,8 +123,8 @@ int main(int argc, char** argv) {
   tenon_error error{};
   error.struct_size = sizeof(error);
   const tenon_code code = frontend->evaluate(&config, Output::emit, &output, &error);
-  if (code > TENON_DONE) {
-    std::fprintf(stderr, "answered %d, which is no code\n", code);
+  if (code > TENON_OK) {
+    std::fprintf(stderr, "answered %d, which is no code of this call\n", code);
     return 4;
   }
   if (code < 0) {

@@ -30,7 +30,7 @@ bool gives_object(const std::string& slot) {
 std::vector<std::string> deeds_of(const std::string& slot) {
   std::vector<std::string> out;
   if (gives_object(slot)) out.push_back("null");
-  if (slot != "get_interface") out.insert(out.end(), {"code", "unknown", "text"});
+  if (slot != "get_interface") out.insert(out.end(), {"code", "pending", "unknown", "text"});
   if (slot == "read") out.insert(out.end(), {"limit", "unwritten", "past"});
   return out;
 }

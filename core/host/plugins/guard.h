@@ -15,7 +15,8 @@ namespace tenon {
 // The table that stands for `table` of plugin `id`, whose copy read_interface() has made. The same for the
 // same table; lives for ever. What is not a function is as in the plugin's. A guarded slot answers
 // TENON_E_INTERNAL where the plugin's answered
-//   * a positive code that is none,
+//   * a positive code: none but TENON_PENDING is one, and that only where a slot asks whether something is
+//     done,
 //   * success, and left NULL in its `T** out`.
 // A table holds nothing of its caller, so there is a limited number of them: error A005 when a process uses
 // more than kMaxGuarded tables of one interface.

@@ -21,7 +21,7 @@ tenon_code refuse_answer(tenon_error* error, const char* text) {
 }
 
 tenon_code refuse_code(tenon_error* error, tenon_code code) {
-  say(error, fmt::format("answered {}, which is no code", code));
+  say(error, fmt::format("answered {}, which is no code of this call", code));
   return TENON_E_INTERNAL;
 }
 

@@ -10,7 +10,7 @@ namespace tenon {
 namespace {
 
 #define SLOT_OF(T, name, need) \
-  Slot { #name, offsetof(T, name), need, guard_of < &T::name, offsetof(T, name)> }
+  Slot { #name, offsetof(T, name), need, guard_of < &T::name, offsetof(T, name), greatest_code(#name)> }
 #define SLOT(T, name) SLOT_OF(T, name, SlotNeed::kAlways)
 #define OPTIONAL_SLOT(T, name) SLOT_OF(T, name, SlotNeed::kOptional)
 #define OFF_CPU_SLOT(T, name) SLOT_OF(T, name, SlotNeed::kOffCpu)

@@ -46,7 +46,7 @@ Status begin_use(const tenon_plugin* plugin, const std::shared_ptr<Host>& host, 
     const ProcessStateGuard guard;
     const OwnMark mark(plugin->id, OwnCall::init);
     code = plugin->init(host->table(), &error);
-    if (code > TENON_DONE) code = refuse_code(&error, code);
+    if (code > TENON_OK) code = refuse_code(&error, code);
   }
   if (code < 0) {
     Error failed = from_abi(code, error, path);

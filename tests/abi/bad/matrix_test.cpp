@@ -31,7 +31,7 @@ std::vector<std::string> deeds_of(const std::string& slot) {
   if (gives_pointer(slot)) out.push_back("null");
   if (slot == "owner") out.push_back("code");
   if (!is_void(slot) && slot != "get_interface" && slot != "owner")
-    for (const char* deed : {"code", "unknown", "text"}) out.push_back(deed);
+    for (const char* deed : {"code", "pending", "unknown", "text"}) out.push_back(deed);
   return out;
 }
 

@@ -137,6 +137,7 @@ R answer(std::string_view deed, A... arguments) {
   mark();
   if constexpr (std::is_same_v<R, tenon_code>) {
     if (deed == "code") return 99;
+    if (deed == "pending") return TENON_PENDING;
     if (deed == "unknown") return -99;
     if (deed == "text") return text_without_end(error_of(arguments...));
     return TENON_OK;  // "null", "unwritten": nothing is done
