@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -60,6 +61,14 @@ constexpr tenon_code greatest_code(std::string_view slot) {
   return slot == "test" || slot == "event_query" ? TENON_PENDING : TENON_OK;
 }
 
+// Whether a function's number is a code: then it takes an error, behind all else. (tenon_schedule's owner is
+// a rank.)
+template <class R, class... A>
+constexpr bool kAnswersCode = false;
+template <class First, class... Rest>
+constexpr bool kAnswersCode<tenon_code, First, Rest...> =
+    std::is_same_v<std::tuple_element_t<sizeof...(Rest), std::tuple<First, Rest...>>, tenon_error*>;
+
 template <class Slot>
 struct SlotType;
 template <class Table_, class R, class... A>
@@ -71,7 +80,7 @@ struct SlotType<R (*Table_::*)(A...)> {
     const Guarded& self = g_guarded<Table>[kTable];
     const trail::Mark mark(self.owner + kCall);
     const auto function = static_cast<const Table*>(self.plugins)->*kSlot;
-    if constexpr (std::is_same_v<R, tenon_code> && sizeof...(A) > 0) {
+    if constexpr (kAnswersCode<R, A...>) {
       const tenon_code code = function(arguments...);
       if (code > kGreatest) [[unlikely]]
         return refuse_code(error_of(arguments...), code);

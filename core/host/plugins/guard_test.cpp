@@ -68,6 +68,15 @@ TEST(Guard, takes_pending_for_an_answer_only_where_that_was_the_question) {
   EXPECT_EQ(guarded_of(comm, "comm/a").wait_host(nullptr, -1, nullptr), TENON_E_INTERNAL);
 }
 
+TEST(Guard, takes_a_rank_for_no_code) {
+  static tenon_schedule schedule{};
+  schedule.struct_size = sizeof schedule;
+  schedule.owner = [](auto, auto stage) { return stage; };
+  for (const int32_t stage : {0, 1, 2, 3, 99}) {
+    EXPECT_EQ(guarded_of(schedule, "schedule/a").owner(nullptr, stage), stage);
+  }
+}
+
 TEST(Guard, refuses_success_without_an_object) {
   static const tenon_sink sink = a_sink();
   tenon_error error = empty_abi_error();
