@@ -207,7 +207,7 @@ class Bench {
     TENON_TRY(const PluginSet plugins, plugins_of(registry_, job));
     if (part == "comm" && job.ranks < 2)
       return Error{"R005", "communication of 1 rank", "-n", "2 or more", TENON_E_ARGUMENT};
-    if (part == "step") TENON_CHECK(compile_job(job, plugins, ProgramKind::train, job.ranks));
+    if (part == "step") TENON_CHECK(check_job(job, plugins, job.ranks));
     TENON_CHECK(create_run(job, scratch_.at(part)));
     const bench::Settings settings = settings_of(job.ranks);
     TENON_CHECK(ask_ranks(job, part, settings));

@@ -137,6 +137,8 @@ std::optional<Verb> parse(CLI::App& app, Arguments& a, int argc, const char* con
       add("check", "prove that a recipe would run on any number of ranks, without running it", Verb::check);
   add_recipe(*c, a);
   add_memory(*c, a);
+  c->add_option("--rank", a.plan.rank, "prove what this rank proves before its first step: its own programs")
+      ->check(from_0());
   add_plan_options(*add("plan", "print a rank's mesh, memory and program; draw the step", Verb::plan), a);
   add_sample_options(*add("sample", "write text", Verb::sample), a);
   CLI::App* k = add("checkpoint", "list, verify and print checkpoints", Verb::checkpoint);

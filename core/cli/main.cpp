@@ -81,8 +81,7 @@ Result<LoopEnd> start_run(const Places& places, const Arguments& arguments, Job&
   TENON_TRY(job, evaluate_job(places, registry, arguments));
   job.ranks = ranks_for(arguments.ranks, job.recipe);
   TENON_TRY(const PluginSet checked, plugins_of(registry, job));
-  TENON_TRY(const Compiled proved,
-            compile_job(job, checked, ProgramKind::train, job.ranks));  // before a folder is made
+  TENON_CHECK(check_job(job, checked, job.ranks));  // before a folder is made
   TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, 0, job.recipe.steps));
   TENON_CHECK(create_run(job, arguments.run_dir));
   trail::advise("tenon resume " + job.directory);

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "cli/files.h"
@@ -20,12 +21,22 @@
 namespace tenon::cli {
 namespace {
 
+// The memory that a rank of a class has for its programs.
+struct ClassMemory {
+  std::string name;
+  std::array<uint64_t, kNumSpaces> spaces{};
+  uint64_t kernels = 0;
+  uint64_t total() const { return std::accumulate(spaces.begin(), spaces.end(), kernels); }
+};
+
 struct Planned {
   Job job;
   PluginSet plugins;
   int ranks = 1;
   CompileOptions options;
   Compiled compiled;
+  std::vector<ClassMemory> classes;
+  std::string hash;    // of the programs of training
   double seconds = 0;  // of one core, to compile and verify
 };
 
@@ -37,26 +48,32 @@ uint64_t peak_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-uint64_t total_bytes(const Program& program) {
-  uint64_t total = program.kernel_private_bytes;
-  for (uint64_t bytes : program.space_bytes) total += bytes;
-  return total;
+std::string class_name(const Program& program) {
+  if (program.pipeline_axis == kNone) return "every rank";
+  return fmt::format("{} {}", program.mesh.axes[program.pipeline_axis].name, program.class_index);
 }
 
-uint64_t peak_of(const Compiled& compiled) {
-  uint64_t peak = 0;
-  for (const Program& program : compiled.programs) peak = std::max(peak, total_bytes(program));
-  return peak;
+// Programs of several kinds share the memory of their class.
+void add_memory(const Program& program, std::vector<ClassMemory>& classes) {
+  const std::string name = class_name(program);
+  auto it = std::ranges::find(classes, name, &ClassMemory::name);
+  if (it == classes.end()) it = classes.insert(it, {name});
+  for (size_t i = 0; i < kNumSpaces; ++i) it->spaces[i] = std::max(it->spaces[i], program.space_bytes[i]);
+  it->kernels = std::max(it->kernels, program.kernel_private_bytes);
+}
+
+const ClassMemory& largest_of(const std::vector<ClassMemory>& classes) {
+  return *std::ranges::max_element(classes, {}, &ClassMemory::total);
 }
 
 // The recipe with a change, compiled; its peak, or nothing where that is no plan.
 std::optional<uint64_t> peak_with(const Planned& planned, const Json& document) {
   auto recipe = read_recipe(document);
   if (!recipe.ok()) return std::nullopt;
-  Job job = planned.job;
-  job.recipe = std::move(*recipe);
-  auto compiled = compile_job(job, planned.plugins, ProgramKind::train, planned.ranks);
-  return compiled.ok() ? std::optional(peak_of(*compiled)) : std::nullopt;
+  std::vector<ClassMemory> classes;
+  const auto compiled = compile_each(*recipe, ProgramKind::train, planned.options,
+                                     [&](const Program& program) { add_memory(program, classes); });
+  return compiled.ok() ? std::optional(largest_of(classes).total()) : std::nullopt;
 }
 
 // The smallest increase of microbatches that fits, as advice; "" where none does.
@@ -71,13 +88,13 @@ std::string what_would_fit(const Planned& planned, uint64_t memory) {
 }
 
 Status check_memory_limit(const Planned& planned, uint64_t memory) {
-  const uint64_t peak = peak_of(planned.compiled);
+  const ClassMemory& largest = largest_of(planned.classes);
+  const uint64_t peak = largest.total();
   if (memory == 0 || peak <= memory) return {};
-  const auto largest = std::ranges::max_element(planned.compiled.programs, {}, total_bytes);
   std::string parts;
   for (size_t i = 0; i < kNumSpaces; ++i) {
     parts += fmt::format("{}{} {}", i == 0 ? "" : ", ", name_of(static_cast<Space>(i)),
-                         human_bytes(largest->space_bytes[i]));
+                         human_bytes(largest.spaces[i]));
   }
   const std::string fits = what_would_fit(planned, memory);
   return locate(
@@ -110,13 +127,47 @@ Result<std::unique_ptr<Planned>> read_plan(const Places& places, PluginRegistry&
   return out;
 }
 
+// The programs of training, which are kept.
 Status compile_plan(Planned& planned) {
-  const double start = cpu_seconds();
   auto compiled = compile(planned.job.recipe, ProgramKind::train, planned.options);
   if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
   planned.compiled = std::move(*compiled);
+  std::vector<std::string> hashes;
+  for (const Program& program : planned.compiled.programs) {
+    add_memory(program, planned.classes);
+    hashes.push_back(program_hash(program));
+  }
+  planned.hash = plan_hash(planned.compiled, hashes);
+  return {};
+}
+
+// All programs of a run, class by class, as its ranks compile them before their first step; or, given a
+// rank, what that one does. None is kept.
+Status prove_plan(Planned& planned, std::optional<int64_t> rank) {
+  const double start = cpu_seconds();
+  for (ProgramKind kind : {ProgramKind::train, ProgramKind::eval, ProgramKind::logits}) {
+    std::vector<std::string> hashes;
+    const auto visit = [&](const Program& program) {
+      add_memory(program, planned.classes);
+      hashes.push_back(program_hash(program));
+    };
+    auto compiled = rank ? compile_for(*rank, planned.job.recipe, kind, planned.options)
+                         : compile_each(planned.job.recipe, kind, planned.options, visit);
+    if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
+    std::ranges::for_each(compiled->programs, visit);
+    if (kind != ProgramKind::train) continue;
+    planned.compiled = std::move(*compiled);
+    planned.hash = plan_hash(planned.compiled, hashes);
+  }
   planned.seconds = cpu_seconds() - start;
   return {};
+}
+
+Status check_rank(const Planned& planned, int64_t rank) {
+  const int64_t world = planned.options.mesh.world();
+  if (rank < world) return {};
+  return Error{"R025", fmt::format("rank {} of a world of {}", rank, world), "--rank",
+               fmt::format("0 to {}", world - 1), TENON_E_ARGUMENT};
 }
 
 // That the data can be opened, split, and looked up by the model. Returns the number of samples.
@@ -127,11 +178,6 @@ Result<int64_t> check_data(const Planned& planned) {
     return std::move(split).error();
   TENON_CHECK(check_vocabulary(planned.compiled, feeder->token_limit()));
   return feeder->num_samples();
-}
-
-std::string class_name(const Program& program) {
-  if (program.pipeline_axis == kNone) return "every rank";
-  return fmt::format("{} {}", program.mesh.axes[program.pipeline_axis].name, program.class_index);
 }
 
 // Where a rank is, and with whom: one line for each axis, and for each set of axes that it exchanges over.
@@ -256,15 +302,17 @@ Json plan_json(const Program& program, const Planned& planned, const Simulation&
           {"machine", json_of(options.machine)},
           {"simulated_seconds", simulation.seconds},
           {"idle_fraction", simulation.idle_fraction()},
-          {"program_sha256", program_hash(planned.compiled)}};
+          {"program_sha256", planned.hash}};
 }
 
 std::string plan_text(const Program& program, const Planned& planned, const Simulation& simulation,
                       const PlanOptions& options) {
   const Machine machine = machine_of(options.machine);
+  std::vector<ClassMemory> memory;
+  add_memory(program, memory);
   return place_of(program, options.rank.value_or(0)) + text(program, {.fold = !options.unfold}) +
          fmt::format("memory total  {} per rank, {:.2f} GFLOP per rank and step\n",
-                     human_bytes(total_bytes(program)), program.flops / 1e9) +
+                     human_bytes(memory.front().total()), program.flops / 1e9) +
          fmt::format("machine       {}\n", description_of(options.machine)) +
          fmt::format("simulated     {:.6g} s a step, compute idle {:.1f}%, {:.1f}% of communication hidden\n",
                      simulation.seconds, 100 * simulation.idle_fraction(),
@@ -279,32 +327,32 @@ int ranks_for(int given, const Recipe& recipe) {
   return fixed > 0 ? static_cast<int>(fixed) : 1;
 }
 
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks) {
+Status check_job(const Job& job, const PluginSet& plugins, int ranks) {
   TENON_TRY(const CompileOptions options, options_of(job, plugins, ranks));
-  auto compiled = compile(job.recipe, kind, options);
-  if (!compiled.ok()) return locate(std::move(compiled).error(), job.resolved);
-  return compiled;
+  const auto compiled = compile_each(job.recipe, ProgramKind::train, options, [](const Program&) {});
+  return compiled.ok() ? Status() : locate(compiled.error(), job.resolved);
 }
 
 Result<int> check_recipe(const Places& places, const PlanOptions& options) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const auto planned, read_plan(places, registry, options));
-  TENON_CHECK(compile_plan(*planned));
+  if (options.rank) TENON_CHECK(check_rank(*planned, *options.rank));
+  TENON_CHECK(prove_plan(*planned, options.rank));
   TENON_CHECK(check_memory_limit(*planned, options.memory));
   auto samples = check_data(*planned);
   if (!samples.ok()) return locate(std::move(samples).error(), planned->job.resolved);
   std::vector<std::string> passed = planned->compiled.report.passed;
-  for (const Program& program : planned->compiled.programs)
-    passed.push_back(
-        fmt::format("memory: {} needs {}", class_name(program), human_bytes(total_bytes(program))));
+  passed.emplace_back("evaluation and sampling: the same of their programs");
+  for (const ClassMemory& one : planned->classes)
+    passed.push_back(fmt::format("memory: {} needs {}", one.name, human_bytes(one.total())));
   passed.push_back(fmt::format("data: {} samples of {} tokens", *samples, planned->job.recipe.context));
   if (options.json) {
     std::cout << Json{{"ok", true},
                       {"passed", passed},
-                      {"peak_bytes", peak_of(planned->compiled)},
+                      {"peak_bytes", largest_of(planned->classes).total()},
                       {"cpu_seconds", planned->seconds},
                       {"process_bytes", peak_bytes()},
-                      {"program_sha256", program_hash(planned->compiled)}}
+                      {"program_sha256", planned->hash}}
                      .dump()
               << '\n';
     return 0;
@@ -326,11 +374,8 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   }
   TENON_CHECK(compile_plan(*planned));
   const Compiled& compiled = planned->compiled;
-  const int64_t world = planned->options.mesh.world(), rank = options.rank.value_or(0);
-  if (rank >= world) {
-    return Error{"R025", fmt::format("rank {} of a world of {}", rank, world), "--rank",
-                 fmt::format("0 to {}", world - 1), TENON_E_ARGUMENT};
-  }
+  const int64_t rank = options.rank.value_or(0);
+  TENON_CHECK(check_rank(*planned, rank));
   const Program& program = compiled.of(rank);
   TENON_TRY(const auto asked, asked_of(options.why, program));
   const Simulation simulation = simulate(compiled.programs, machine_of(options.machine));

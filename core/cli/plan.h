@@ -11,7 +11,7 @@ struct PlanOptions {
   std::string recipe;
   std::vector<std::string> overrides;
   int ranks = 0;                // 0: as the recipe's mesh says
-  std::optional<int64_t> rank;  // whose program is printed; unset: 0
+  std::optional<int64_t> rank;  // plan: whose program is printed; unset: 0. check: as whom; unset: all
   uint64_t memory = 0;          // bytes that a rank has; 0: no limit
   bool json = false;
   bool unfold = false;            // every microbatch
@@ -23,8 +23,8 @@ struct PlanOptions {
 
 // Given ranks, or those of a mesh without open axes, or 1.
 int ranks_for(int given, const Recipe& recipe);
-// Errors are placed in the recipe's source.
-Result<Compiled> compile_job(const Job& job, const PluginSet& plugins, ProgramKind kind, int ranks);
+// That it can be compiled for training, and is proved. Errors are placed in the recipe's source.
+Status check_job(const Job& job, const PluginSet& plugins, int ranks);
 
 // Exit codes.
 Result<int> check_recipe(const Places& places, const PlanOptions& options);

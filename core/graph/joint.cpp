@@ -75,6 +75,14 @@ std::vector<AxisId> tree_axes(const Recipe& recipe, const Value& tokens) {
   return out;
 }
 
+// Per value of a placed graph: what of the graph before it is, `map` of which is where that went.
+std::vector<ValueId> ids_before(const Graph& placed, const std::vector<ValueId>& map) {
+  std::vector<ValueId> made(placed.values().size(), kNone), out;
+  for (ValueId id = 0; id < map.size(); ++id) made[placed.made(map[id])] = id;
+  for (ValueId id = 0; id < made.size(); ++id) out.push_back(made[placed.made(id)]);
+  return out;
+}
+
 // What a joint graph names, by the ids of the placed graph.
 JointGraph mapped(const JointGraph& from, const std::vector<ValueId>& map) {
   JointGraph out;
@@ -119,6 +127,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   JointGraph out = mapped(before, placed.map);
   out.graph = std::move(placed.graph);
   out.unplaced = std::make_shared<const JointGraph>(std::move(before));
+  out.unplaced_ids = ids_before(out.graph, placed.map);
   settle_phases(out.graph);
   return out;
 }

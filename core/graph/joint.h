@@ -24,6 +24,8 @@ struct JointGraph {
   // The same before anything was placed: what a program is proved to compute. Its stages and kinds are those
   // that the strategies gave to ops. Unset in that one itself.
   std::shared_ptr<const JointGraph> unplaced = {};
+  // Per value: which of the unplaced graph it is, in whatever form.
+  std::vector<ValueId> unplaced_ids = {};
 };
 
 // The graphs on the way to a program of training, for those who ask why it is as it is. Of a recipe that is

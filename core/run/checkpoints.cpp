@@ -140,11 +140,10 @@ Result<std::string> Checkpoints::save(checkpoint::Storage& storage, const std::s
 Status Checkpoints::check_same_run(const checkpoint::Manifest& manifest, const Json& meta,
                                    const std::string& place) const {
   std::vector<checkpoint::ExpectedTensor> expected;
-  for (const Program& program : session_.programs().layout().programs) {  // what all stages hold together
-    for (const auto* list : {&program.params, &program.states}) {
-      for (const TensorInfo& tensor : *list) {
-        if (tensor.copy) continue;
-        expected.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor)});
+  for (const Interface& one : session_.programs().layout().classes) {  // what all stages hold together
+    for (const auto* list : {&one.params, &one.states}) {
+      for (const Interface::Tensor& tensor : *list) {
+        if (!tensor.copy) expected.push_back({tensor.name, static_cast<uint32_t>(tensor.dtype), tensor.dims});
       }
     }
   }

@@ -63,8 +63,12 @@ class Loop {
   }
 
   Status tell_trace() {
+    std::shared_ptr<const Compiled> programs;
+    if (session_.peers().id().rank == 0) {
+      TENON_TRY(programs, session_.train_programs_of_all());
+    }
     TENON_TRY(const std::vector<Span> spans,
-              gather_spans(trace_, *session_.programs().train, session_.peers(), session_.steps_done()));
+              gather_spans(trace_, programs.get(), session_.peers(), session_.steps_done()));
     if (options_.observer != nullptr) TENON_CHECK(options_.observer->on_trace(session_, spans));
     return {};
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace tenon {
 
 Result<std::vector<std::string>> Peers::exchange(const std::string& what, const std::string& mine) {
@@ -12,12 +14,19 @@ Result<std::vector<std::string>> Peers::exchange(const std::string& what, const 
 }
 
 Status Peers::agree(const std::string& what, const std::string& mine) {
+  return agree(what, mine, [](int64_t) { return int64_t{0}; });
+}
+
+Status Peers::agree(const std::string& what, const std::string& mine,
+                    const std::function<int64_t(int64_t rank)>& class_of) {
   TENON_TRY(const auto all, exchange("agree/" + what, mine));
+  std::map<int64_t, size_t> first;  // of each class
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
+    const size_t other = first.try_emplace(class_of(static_cast<int64_t>(rank)), rank).first->second;
+    if (all[rank] == all[other]) continue;
     return Error{"W001",
-                 fmt::format("rank {} has another {} than rank 0 ({} and {})", rank, what,
-                             all[rank].substr(0, 12), all[0].substr(0, 12)),
+                 fmt::format("rank {} has another {} than rank {} ({} and {})", rank, what, other,
+                             all[rank].substr(0, 12), all[other].substr(0, 12)),
                  "", "use the same recipe, data and plugins on all hosts", TENON_E_STATE};
   }
   return {};

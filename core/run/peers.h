@@ -27,6 +27,9 @@ class Peers {
   Result<std::vector<std::string>> exchange(const std::string& what, const std::string& mine);
   // Error W001 unless all ranks say the same.
   Status agree(const std::string& what, const std::string& mine);
+  // The same within each class of ranks.
+  Status agree(const std::string& what, const std::string& mine,
+               const std::function<int64_t(int64_t rank)>& class_of);
   // What rank 0 finds out for all ranks. Where it fails it has the error, and the others `failed`.
   Result<std::string> from_rank_0(const std::string& what, const Error& failed,
                                   const std::function<Result<std::string>()>& work);

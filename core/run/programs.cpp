@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/ops.h"
 #include "run/declarations.h"
 #include "run/device.h"
 
@@ -60,49 +61,51 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
 }
 
 Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
-                                                         int64_t world, bool training) {
+                                                         int64_t world, bool training,
+                                                         std::optional<int64_t> rank) {
   TENON_TRY(const Mesh mesh, resolve_mesh(recipe.mesh, world));
   TENON_TRY(const CompileOptions options, compile_options(recipe, plugins, mesh));
+  const auto compiled = [&](ProgramKind kind) {
+    return rank ? compile_for(*rank, recipe, kind, options) : compile(recipe, kind, options);
+  };
   const auto out = std::make_shared<Programs>();
   if (training) {
-    TENON_TRY(out->train, compile(recipe, ProgramKind::train, options));
+    TENON_TRY(out->train, compiled(ProgramKind::train));
   }
-  TENON_TRY(out->eval, compile(recipe, ProgramKind::eval, options));
-  TENON_TRY(out->logits, compile(recipe, ProgramKind::logits, options));
+  TENON_TRY(out->eval, compiled(ProgramKind::eval));
+  TENON_TRY(out->logits, compiled(ProgramKind::logits));
   for (const Compiled* one : {&out->eval, &out->logits})
     TENON_CHECK(check_alike(one->programs, out->layout().programs));
   return std::shared_ptr<const Programs>(out);
 }
 
 Status check_vocabulary(const Compiled& compiled, int64_t limit) {
-  for (const Program& program : compiled.programs) {
-    for (const Instr& instr : program.instrs) {
-      const Operand *ids = find_input(instr, "ids"), *table = find_input(instr, "w");
-      if (ids == nullptr || table == nullptr || ids->name != "tokens") continue;
-      const auto param = std::ranges::find(program.params, table->name, &TensorInfo::name);
-      if (param == program.params.end() || limit <= param->dims[0].size) continue;
-      return Error{"D003",
-                   fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param->name,
-                               param->dims[0].size),
-                   "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
-    }
+  const JointGraph& model = *compiled.reference->joint;
+  for (const Op& op : model.graph.ops()) {
+    const auto named = [&](const char* name) {
+      const auto found = std::ranges::find(op.def->in, name, &OperandDef::name);
+      const auto at = static_cast<size_t>(found - op.def->in.begin());
+      return at < op.in.size() ? op.in[at] : kNone;
+    };
+    const ValueId ids = named("ids"), table = named("w");
+    if (ids == kNone || table == kNone || ids != model.inputs.at("tokens")) continue;
+    const Value& param = model.graph.value(table);
+    if (param.role != Role::param || limit <= param.dims[0].size) continue;
+    return Error{"D003",
+                 fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param.name,
+                             param.dims[0].size),
+                 "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
   }
   return {};
 }
 
 int64_t num_parameters(const Compiled& compiled) {
+  const JointGraph& model = *compiled.reference->joint;
   int64_t out = 0;
-  for (const Program& program : compiled.programs) {
-    for (const TensorInfo& param : program.params) out += param.copy ? 0 : elements(param.dims);
-  }
+  for (ValueId id : model.params) out += elements(model.graph.value(id).dims);
   return out;
 }
 
-int64_t num_tensors(const Compiled& compiled) {
-  int64_t out = 0;
-  for (const Program& program : compiled.programs)
-    out += std::ranges::count(program.params, false, &TensorInfo::copy);
-  return out;
-}
+int64_t num_tensors(const Compiled& compiled) { return std::ssize(compiled.reference->joint->params); }
 
 }  // namespace tenon

@@ -9,7 +9,7 @@
 
 namespace tenon {
 
-// The programs of a run, for every rank.
+// The programs of a run: those of every rank, or of one.
 struct Programs {
   std::optional<Compiled> train;  // of a run that trains
   Compiled eval, logits;
@@ -23,11 +23,13 @@ struct Programs {
 // `mesh`: resolved; that of the options has the axes split that strategies want split.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
-// Pure as compile(), and with its errors.
+// Pure as compile(), and with its errors. `rank`: only what this rank runs is proved and kept, as
+// compile_for() does.
 Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
-                                                         int64_t world, bool training);
+                                                         int64_t world, bool training,
+                                                         std::optional<int64_t> rank = {});
 
-// Error D003 unless every table that the programs look tokens up in has a row for each token below `limit`.
+// Error D003 unless every table that the model looks tokens up in has a row for each token below `limit`.
 Status check_vocabulary(const Compiled& compiled, int64_t limit);
 
 // Of the whole model, wherever its stages are; what several ranks hold counts once.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 namespace tenon {
 
@@ -25,11 +26,12 @@ Status Session::open_all() {
   TENON_TRY(sampler_, Sampler::create(feeder_->num_samples(), recipe_.valid, recipe_.seed));
   programs_ = options_.programs;
   if (programs_ == nullptr) {
-    TENON_TRY(programs_, compile_programs(recipe_, plugins_, options_.id.world, options_.training));
+    TENON_TRY(programs_,
+              compile_programs(recipe_, plugins_, options_.id.world, options_.training, options_.id.rank));
   }
   TENON_CHECK(check_vocabulary(programs_->eval, feeder_->token_limit()));
   TENON_CHECK(peers_.agree("data", feeder_->digest()));
-  TENON_CHECK(peers_.agree("program", program_hash(programs_->layout())));
+  TENON_CHECK(agree_on_programs());
   TENON_CHECK(open_device(mine(programs_->layout()).mesh));
   tensors_.emplace(mine(programs_->layout()), *device_);
   tensors_->initialise(recipe_.seed);
@@ -40,13 +42,43 @@ Status Session::open_all() {
   return {};
 }
 
+// Each rank has proved the programs of its own class against what all know of one another; so the ranks are
+// to have the same recipe, plugins and interfaces, and those of a class the same program.
+Status Session::agree_on_programs() {
+  TENON_CHECK(peers_.agree("recipe", sha256_hex(recipe_.document)));
+  std::string common, own;
+  for (const Compiled* compiled : all_programs()) {
+    common += interface_hash(*compiled);
+    own += program_hash(mine(*compiled));
+  }
+  TENON_CHECK(peers_.agree("program", sha256_hex(common)));
+  const Program& layout = mine(programs_->layout());
+  const auto class_of = [&](int64_t rank) {
+    return layout.pipeline_axis == kNone ? 0 : layout.mesh.coordinate(rank)[layout.pipeline_axis];
+  };
+  return peers_.agree("program", sha256_hex(own), class_of);
+}
+
+std::array<const Compiled*, 3> Session::all_programs() const {
+  return {&programs_->layout(), &programs_->eval, &programs_->logits};
+}
+
+Result<std::shared_ptr<const Compiled>> Session::train_programs_of_all() const {
+  const Compiled& train = *programs_->train;
+  if (train.programs.size() == train.classes.size())
+    return std::shared_ptr<const Compiled>(programs_, &train);
+  TENON_TRY(const CompileOptions options, compile_options(recipe_, plugins_, train_program().mesh));
+  TENON_TRY(Compiled all, compile(recipe_, ProgramKind::train, options));
+  return std::make_shared<const Compiled>(std::move(all));
+}
+
 // With memory for the largest of the programs, which share it.
 Status Session::open_device(const Mesh& mesh) {
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
   TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr,
                                       options_.timeout_ns));
   std::array<uint64_t, kNumSpaces> bytes{};
-  for (const Compiled* compiled : {&programs_->layout(), &programs_->eval, &programs_->logits}) {
+  for (const Compiled* compiled : all_programs()) {
     for (size_t i = 0; i < kNumSpaces; ++i) bytes[i] = std::max(bytes[i], mine(*compiled).space_bytes[i]);
   }
   return device_->allocate(bytes);
@@ -55,7 +87,7 @@ Status Session::open_device(const Mesh& mesh) {
 MemoryReport Session::memory() const {
   MemoryReport out{device_->bytes(Space::param), device_->bytes(Space::state), device_->bytes(Space::input),
                    device_->bytes(Space::arena), 0};
-  for (const Compiled* compiled : {&programs_->layout(), &programs_->eval, &programs_->logits})
+  for (const Compiled* compiled : all_programs())
     out.kernels_private = std::max(out.kernels_private, mine(*compiled).kernel_private_bytes);
   return out;
 }

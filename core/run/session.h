@@ -75,6 +75,8 @@ class Session {
   const Recipe& recipe() const { return recipe_; }
   const Programs& programs() const { return *programs_; }
   const Program& train_program() const { return mine(*programs_->train); }
+  // The programs of all ranks, which a session that compiled for one rank alone makes anew.
+  Result<std::shared_ptr<const Compiled>> train_programs_of_all() const;
   const Tensors& tensors() const { return *tensors_; }
   RankDevice& device() { return *device_; }
   const RankDevice& device() const { return *device_; }
@@ -94,7 +96,9 @@ class Session {
         peers_(options.id, options.rendezvous, options.timeout_ns),
         overlap_(options.id.world) {}
   Status open_all();
+  Status agree_on_programs();
   Status open_device(const Mesh& mesh);
+  std::array<const Compiled*, 3> all_programs() const;
   // This rank's program of a kind.
   const Program& mine(const Compiled& compiled) const { return compiled.of(options_.id.rank); }
   Status feed(const Program& program, const std::vector<int64_t>& batch);

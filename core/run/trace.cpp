@@ -87,8 +87,8 @@ std::vector<Span> spans_of(const Program& program, const InstrTimes* times, int 
   return StepSpans(program, times, rank, step).of(at_once);
 }
 
-// The ranks know one another's programs: only times travel.
-Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled& train, const Peers& peers,
+// Rank 0 knows all programs: only times travel.
+Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled* train, const Peers& peers,
                                        int64_t steps_done) {
   const RankId id = peers.id();
   std::vector<Span> out;
@@ -101,7 +101,7 @@ Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled& train, 
       continue;
     }
     for (int64_t rank = 0; rank < id.world; ++rank) {
-      const Program& program = train.of(rank);
+      const Program& program = train->of(rank);
       std::vector<InstrTimes> times(mine, mine + (rank == 0 ? program.instrs.size() : 0));
       if (rank != 0) {
         TENON_TRY(const std::string bytes, peers.rendezvous()->get(key(rank), peers.timeout_ns()));

@@ -68,8 +68,8 @@ std::vector<Span> spans_of(const Program& program, const InstrTimes* times, int 
                            bool at_once);
 
 // The traced steps of those done so far as spans of nanoseconds since the first: on rank 0 those of all
-// ranks, on the others none. Collective; once in a run.
-Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled& train, const Peers& peers,
+// ranks, on the others none. Collective; once in a run. `train`: of all ranks; NULL but on rank 0.
+Result<std::vector<Span>> gather_spans(StepTrace& trace, const Compiled* train, const Peers& peers,
                                        int64_t steps_done);
 
 }  // namespace tenon

@@ -262,7 +262,7 @@ Status add_workspaces(Program& program, bool exact, const CompileOptions& option
   Needs needs(exact, options);
   std::vector<Instr> storage;
   for (Instr& instr : program.instrs) {
-    if (instr.lane != 0 || !options.describe) continue;
+    if (instr.lane != 0) continue;
     uint64_t bytes = 0;
     for (const Instr& kernel : kernels_of(program, instr, std::nullopt, storage)) {
       TENON_TRY(const KernelNeeds one, needs.of(kernel));
@@ -279,30 +279,14 @@ Status add_workspaces(Program& program, bool exact, const CompileOptions& option
   return {};
 }
 
-}  // namespace
+// What is done with the program of each class.
+struct Portion {
+  std::function<bool(const Program&)> proved;  // and of the others only the interface is wanted
+  std::function<void(Program&&)> take;         // of those that were proved
+};
 
-int group_of(const Recipe& recipe, const std::string& param) {
-  for (size_t i = 0; i < recipe.groups.size(); ++i) {
-    for (const std::string& pattern : recipe.groups[i].match) {
-      if (matches_pattern(pattern, param)) return static_cast<int>(i) + 1;
-    }
-  }
-  return 0;
-}
-
-std::string program_hash(const Compiled& compiled) {
-  std::string all;
-  for (const Program& program : compiled.programs) all += serialize(program);
-  return sha256_hex(all);
-}
-
-const Program& Compiled::of(int64_t rank) const {
-  const Program& first = programs.front();
-  if (first.pipeline_axis == kNone) return first;
-  return programs[static_cast<size_t>(first.mesh.coordinate(rank)[first.pipeline_axis])];
-}
-
-Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
+Result<Compiled> compile_portion(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
+                                 const Portion& portion) {
   const Mesh& mesh = options.mesh;
   const Annotate annotate = annotate_with(options);
   TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
@@ -327,29 +311,105 @@ Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOp
   }
   const JointGraph& joint = other ? *other : train;
   TENON_CHECK(check_types(joint.graph, mesh));
-  Compiled out;
   const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
   const Emission emission(joint, mesh, kind, rows, params, emit_options, optimizer);
-  Reference reference{joint.unplaced, mesh,       optimizer, rows.microbatches, kind == ProgramKind::train,
-                      recipe.exact,   rows.owner, {}};
-  if (options.describe) reference.workspaces.emplace();
-  std::map<std::string, uint64_t> workspaces;
+  const auto reference = std::make_shared<Reference>(Reference{joint.unplaced,
+                                                               mesh,
+                                                               optimizer,
+                                                               rows.microbatches,
+                                                               kind == ProgramKind::train,
+                                                               recipe.exact,
+                                                               rows.owner,
+                                                               {},
+                                                               handed_values(joint)});
+  if (options.describe) reference->workspaces.emplace();
+  Verifier verifier(*reference);
+  Compiled out;
   for (int klass = 0; klass < emission.classes(); ++klass) {
     TENON_TRY(Program program, emission.program_of(klass));
     fuse_kernels(program, recipe, options);
-    TENON_CHECK(add_workspaces(program, recipe.exact, options, workspaces));
     program.window = options.window;
     place_receives(program);
     schedule_waits(program);
-    plan_memory(program);
-    out.programs.push_back(std::move(program));
+    const bool proved = portion.proved(program);
+    if (proved) {
+      if (options.describe)
+        TENON_CHECK(add_workspaces(program, recipe.exact, options, *reference->workspaces));
+      plan_memory(program);
+      TENON_CHECK(check_form(program));
+    }
+    TENON_TRY(Interface interface, verifier.look(program));
+    out.classes.push_back(std::move(interface));
+    if (!proved) continue;
+    TENON_CHECK(verifier.prove(program));
+    portion.take(std::move(program));
   }
-  if (reference.workspaces) reference.workspaces = std::move(workspaces);
-  out.reference = std::make_shared<const Reference>(std::move(reference));
-  TENON_TRY(out.report, verify(out.programs, *out.reference));
+  out.reference = reference;
+  TENON_TRY(out.report, verifier.close());
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
   return out;
+}
+
+}  // namespace
+
+int group_of(const Recipe& recipe, const std::string& param) {
+  for (size_t i = 0; i < recipe.groups.size(); ++i) {
+    for (const std::string& pattern : recipe.groups[i].match) {
+      if (matches_pattern(pattern, param)) return static_cast<int>(i) + 1;
+    }
+  }
+  return 0;
+}
+
+std::string interface_hash(const Compiled& compiled) {
+  std::string all;
+  for (const Interface& one : compiled.classes) all += serialize(one);
+  return sha256_hex(all);
+}
+
+std::string program_hash(const Program& program) { return sha256_hex(serialize(program)); }
+
+std::string plan_hash(const Compiled& compiled, const std::vector<std::string>& programs) {
+  return sha256_hex(interface_hash(compiled) + fmt::format("{}", fmt::join(programs, "")));
+}
+
+const Program& Compiled::of(int64_t rank) const {
+  const Program& first = programs.front();
+  if (first.pipeline_axis == kNone) return first;
+  const int64_t index = first.mesh.coordinate(rank)[first.pipeline_axis];
+  const auto found = std::ranges::find(programs, index, &Program::class_index);
+  TENON_ASSERT(found != programs.end());
+  return *found;
+}
+
+Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
+  std::vector<Program> kept;
+  TENON_TRY(Compiled out, compile_portion(recipe, kind, options,
+                                          {[](const Program&) { return true; },
+                                           [&](Program&& program) { kept.push_back(std::move(program)); }}));
+  out.programs = std::move(kept);
+  return out;
+}
+
+Result<Compiled> compile_for(int64_t rank, const Recipe& recipe, ProgramKind kind,
+                             const CompileOptions& options) {
+  const auto own = [rank](const Program& program) {
+    return program.pipeline_axis == kNone ||
+           program.mesh.coordinate(rank)[program.pipeline_axis] == program.class_index;
+  };
+  std::vector<Program> kept;
+  TENON_TRY(Compiled out, compile_portion(recipe, kind, options, {own, [&](Program&& program) {
+                                                                    kept.push_back(std::move(program));
+                                                                  }}));
+  out.programs = std::move(kept);
+  return out;
+}
+
+Result<Compiled> compile_each(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
+                              const std::function<void(const Program&)>& visit) {
+  return compile_portion(recipe, kind, options,
+                         {[](const Program&) { return true; }, [&](Program&& program) { visit(program); }});
 }
 
 Graphs graphs_of(const Recipe& recipe, const CompileOptions& options) {

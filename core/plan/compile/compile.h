@@ -44,18 +44,27 @@ struct CompileOptions {
   int64_t most_ops = int64_t{1} << 22;  // of the forward pass, over all microbatches: a program is unrolled
 };
 
-// The programs of one kind: one for each class of ranks.
+// The programs of one kind.
 struct Compiled {
-  std::vector<Program> programs;
+  std::vector<Interface> classes;  // of all ranks
+  std::vector<Program> programs;   // of the classes that were kept, in order
   VerifyReport report;
   std::shared_ptr<const Reference> reference = {};  // what they were verified against
 
-  // The program that a rank runs.
+  // The program that a rank runs, which must be of a class that was kept.
   const Program& of(int64_t rank) const;
 };
 
-// Errors: R (model), P (plan), S (schedule), V (verification), A (a kernel that the plugin lacks).
+// Errors: R (model), P (plan), S (schedule), V (verification), A (a kernel that the plugin lacks). All
+// classes are proved and kept.
 Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options);
+// The same as one rank sees it: its own class is proved and kept, of the others it has the interfaces.
+Result<Compiled> compile_for(int64_t rank, const Recipe& recipe, ProgramKind kind,
+                             const CompileOptions& options);
+// The same, and none is kept: `visit` sees the program of one class after another, proved, but for what
+// concerns several classes.
+Result<Compiled> compile_each(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
+                              const std::function<void(const Program&)>& visit);
 
 // What compile() makes of a recipe on the way to programs of training.
 Graphs graphs_of(const Recipe& recipe, const CompileOptions& options);
@@ -63,7 +72,10 @@ Graphs graphs_of(const Recipe& recipe, const CompileOptions& options);
 // Which optimizer group a parameter belongs to: 0, or 1 + the index of the first group that matches.
 int group_of(const Recipe& recipe, const std::string& param);
 
-// SHA-256 of the serialised programs, in hex: what all ranks must agree on.
-std::string program_hash(const Compiled& compiled);
+// SHA-256, in hex, of what all ranks must agree on: the interfaces of all classes; the program of a class;
+// and both, given the hashes of all programs.
+std::string interface_hash(const Compiled& compiled);
+std::string program_hash(const Program& program);
+std::string plan_hash(const Compiled& compiled, const std::vector<std::string>& programs);
 
 }  // namespace tenon

@@ -171,7 +171,7 @@ class ClassEmitter {
   }
 
   void hand_out_param(const Tied& tied) {
-    const auto because = builder().because({Why::Because::tied, false, kNone, tied.param});
+    const auto because = builder().because({Why::Because::updated, false, kNone, tied.param});
     const Operand& here = mine_.params().storage(tied.bucket);
     if (tied.holders[0] != mine_.index()) return receive(tied.holders[0], here, Phase::step, 0);
     for (size_t i = 1; i < tied.holders.size(); ++i)

@@ -52,7 +52,8 @@ struct Operand {
 };
 
 // Why an instruction is there, recorded as it is made; ids are those of the joint graph that it was emitted
-// from. Neither printed with the program nor hashed: see plan/show/why.h.
+// from. Neither printed with the program nor hashed, but for what classes hand to each other: of that it says
+// which value it is, and both ends are held to it. See plan/show/why.h.
 struct Why {
   enum class Because : uint8_t {
     op,        // it is an op of the graph, or a part of one
@@ -62,13 +63,14 @@ struct Why {
     norm,      // of all gradients
     update,    // of parameters
     stage,     // it takes a value from one stage of the pipeline to another
-    tied,      // several stages hold the parameter
+    tied,      // several stages hold the parameter: their gradients are added
+    updated,   // and what is updated is handed out
     output,    // every rank is told the value
   };
   Because because = Because::op;
   bool tree = false;      // a step of a sum in the fixed order of exact mode
   OpId op = kNone;        // op, stage: the op itself; the one that makes the value
-  ValueId value = kNone;  // gradient, gather, norm, update, tied: a bucket's first parameter
+  ValueId value = kNone;  // gradient, gather, norm, update, tied, updated: a bucket's first parameter
   int stage = -1;         // stage: the first that reads it of those that the receiving rank holds
 };
 

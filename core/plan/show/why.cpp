@@ -93,7 +93,8 @@ class Explainer {
       case Why::Because::norm: return explain_norm();
       case Why::Because::update: return explain_update();
       case Why::Because::stage: return explain_stage();
-      case Why::Because::tied: return explain_tied();
+      case Why::Because::tied:
+      case Why::Because::updated: return explain_tied();
       case Why::Because::output: return explain_output();
     }
   }

@@ -15,15 +15,14 @@ namespace {
 
 std::string describe(const Transfer& t) {
   const std::string value =
-      t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.value, t.microbatch);
+      t.microbatch < 0 ? "" : fmt::format(" of '{}', microbatch {},", t.name, t.microbatch);
   return fmt::format("{}{} {} {} bytes over {{{}}} (instruction {})", name_of(t.kind), value,
                      name_of(t.dtype), t.bytes, fmt::join(t.members, ","), t.instr);
 }
 
 bool same(const Transfer& a, const Transfer& b) {
   const bool ends = is_one_way(a.kind) && is_one_way(b.kind) && a.kind != b.kind;
-  if (is_one_way(a.kind) && (a.microbatch != b.microbatch || (a.microbatch >= 0 && a.value != b.value)))
-    return false;
+  if (a.microbatch != b.microbatch || a.value != b.value || a.because != b.because) return false;
   const bool kinds = &a == &b || (is_one_way(a.kind) ? ends : a.kind == b.kind);
   return kinds && a.root == b.root && a.bytes == b.bytes && a.dtype == b.dtype && a.reduction == b.reduction;
 }
@@ -180,13 +179,17 @@ Transfer transfer_at(const Program& program, InstrId id, int32_t rank, const std
   const Operand& operand = moved_operand(instr);
   Transfer out{id, transfer_of(instr), group, -1, operand.bytes(), operand.dtype, instr.reduction};
   out.lane = instr.axes[0];
+  if (std::ranges::count(instr.axes, program.pipeline_axis) > 0) {
+    out.value = instr.why.value;
+    out.because = instr.why.because;
+  }
   if (is_one_way(out.kind)) {
     const bool sends = out.kind == TransferKind::send;
     const int32_t other = group.at(static_cast<size_t>(instr.peer));
     out.root = sends ? rank : other;
     out.members = {std::min(rank, other), std::max(rank, other)};
     out.microbatch = instr.microbatch;
-    out.value = operand.name;
+    out.name = operand.name;
     const auto lanes_of_axes = static_cast<uint32_t>(program.mesh.axes.size());
     out.lane = lanes_of_axes + 2 * static_cast<uint32_t>(instr.peer) + (sends ? 0 : 1);
   } else if (out.kind == TransferKind::broadcast) {

@@ -35,7 +35,7 @@ Status Follower::transfer(const Instr& instr, TransferKind kind) {
   if (instr.accumulate || !instr.attrs.empty() || instr.offset_step != 0)
     return refused("is told more than a transfer does");
   const bool classes = std::ranges::count(instr.axes, program_.pipeline_axis) > 0;
-  if (classes) return between_classes(instr, kind);
+  if (classes) return handed(instr, kind);
   switch (kind) {
     case TransferKind::all_reduce: return all_reduce(instr);
     case TransferKind::reduce_scatter: return reduce_scatter(instr);
@@ -175,92 +175,6 @@ Status Follower::permute(const Instr& instr) {
   const int64_t n = program_.mesh.size(instr.axes);
   TENON_TRY(const Content there, shared_.transfers.shifted(content, instr.axes, ((instr.peer % n) + n) % n));
   return write(instr.out[0], there);
-}
-
-// -- between classes --------------------------------------------------------------------------------
-
-// A part of a bucket, as this class numbers its buckets.
-Result<Content> Follower::as_here(const Program& from, const Content& content) const {
-  if (content.parts == nullptr || content.parts->layout < 0) return content;
-  const FlatLayout& theirs = from.layouts[static_cast<size_t>(content.parts->layout)];
-  const auto alike = [&](const FlatLayout& mine) {
-    return mine.elements == theirs.elements && mine.axes == theirs.axes && mine.cuts == theirs.cuts &&
-           std::ranges::equal(mine.leaves, theirs.leaves, [&](const auto& a, const auto& b) {
-             return a.first == b.first && a.count == b.count &&
-                    program_.params[a.param].name == from.params[b.param].name;
-           });
-  };
-  const auto mine = std::ranges::find_if(program_.layouts, alike);
-  if (mine == program_.layouts.end()) return refused("comes from a bucket that is not cut so here");
-  auto parts = std::make_shared<Parts>(*content.parts);
-  parts->layout = static_cast<int32_t>(mine - program_.layouts.begin());
-  Content out = content;
-  out.parts = std::move(parts);
-  return out;
-}
-
-Status Follower::take(const Instr& instr, Channels::Queue& queue) {
-  blocked_ = queue.empty();
-  if (blocked_) return {};
-  const ByteRange to = range(instr.out[0]);
-  memory_.write(to, Content{});
-  auto [from, pieces] = std::move(queue.front());
-  queue.pop_front();
-  for (auto& [piece, content] : pieces) {
-    TENON_TRY(content, as_here(*from, content));
-  }
-  memory_.write(to, pieces);
-  return {};
-}
-
-Status Follower::between_classes(const Instr& instr, TransferKind kind) {
-  const int64_t me = program_.class_index;
-  Channels& channels = shared_.channels;
-  const auto held = [&](const Operand& operand) {
-    const ByteRange from = range(operand);
-    const Content one = memory_.read(from);
-    return one.known() ? Memory::Pieces{{{0, from.hi - from.lo}, one}} : memory_.pieces(from);
-  };
-  switch (kind) {
-    case TransferKind::send:
-      channels.sent[{me, instr.peer}].emplace_back(&program_, held(instr.in[0]));
-      return {};
-    case TransferKind::recv: return take(instr, channels.sent[{instr.peer, me}]);
-    case TransferKind::broadcast:
-      if (instr.peer != me) return take(instr, channels.told[{instr.peer, me}]);
-      if (instr.in.size() != 1 || instr.in[0].offset != instr.out[0].offset ||
-          instr.in[0].buffer != instr.out[0].buffer)
-        return refused("tells the others what is not its own");
-      for (size_t other = 0; other < shared_.classes; ++other) {
-        if (static_cast<int64_t>(other) != me)
-          channels.told[{me, static_cast<int64_t>(other)}].emplace_back(&program_, held(instr.in[0]));
-      }
-      return {};
-    case TransferKind::all_reduce: return sum_of_classes(instr);
-    default: return refused("no program of a pipeline has such a transfer between its stages");
-  }
-}
-
-// Each class adds what it has of the squares.
-Status Follower::sum_of_classes(const Instr& instr) {
-  auto& sums = shared_.channels.sums;
-  if (sums.size() <= sums_) sums.emplace_back(shared_.classes);
-  auto& one = sums[sums_];
-  auto& mine = one[static_cast<size_t>(program_.class_index)];
-  if (!mine) {
-    TENON_TRY(mine, whole(instr.in[0]));
-  }
-  blocked_ = !std::ranges::all_of(one, [](const auto& share) { return share.has_value(); });
-  if (blocked_) return {};
-  Content total = *mine;
-  total.print = {};
-  for (const auto& share : one) {
-    if (share->form != mine->form || !forms_[share->form].placement().is_replicated())
-      return refused("adds up over the stages what is not a number on each of them");
-    total.print = total.print + share->print;
-  }
-  ++sums_;
-  return write(instr.out[0], total);
 }
 
 }  // namespace tenon

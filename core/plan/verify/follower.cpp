@@ -200,21 +200,16 @@ Status Follower::finish() const {
 
 // -- instructions -----------------------------------------------------------------------------------
 
-Result<bool> Follower::advance() {
-  const InstrId before = next_;
-  while (next_ < program_.instrs.size()) {
-    blocked_ = false;
-    Status status = step(next_);
+Status Follower::run() {
+  for (InstrId id = 0; id < program_.instrs.size(); ++id) {
+    Status status = step(id);
     if (!status.ok()) {
       Error error = std::move(status).error();
-      if (error.place.empty()) error = refuse("V007", error.cause, where(program_, next_));
-      return error;
+      return error.place.empty() ? refuse("V007", error.cause, where(program_, id)) : error;
     }
-    if (blocked_) break;
-    if (suspecting_ && !suspected_) note(next_);
-    ++next_;
+    if (suspecting_ && !suspected_) note(id);
   }
-  return next_ != before;
+  return {};
 }
 
 Status Follower::step(InstrId id) {

@@ -3,8 +3,6 @@
 // (its name, its microbatch) serves messages alone.
 #pragma once
 
-#include <deque>
-
 #include "plan/verify/kernel_rules.h"
 #include "plan/verify/memory.h"
 #include "plan/verify/reference.h"
@@ -12,24 +10,13 @@
 
 namespace tenon {
 
-// What classes hand to each other, in order.
-struct Channels {
-  using Queue = std::deque<std::pair<const Program*, Memory::Pieces>>;  // by whom
-  // (from, to) -> what was sent; broadcasts, which have a lane of their own, by (root, to).
-  std::map<std::pair<int64_t, int64_t>, Queue> sent, told;
-  // Of each sum over the classes, in order: what each of them adds; and how far each of them is.
-  std::vector<std::vector<std::optional<Content>>> sums;
-};
-
 // What the followers of all classes share.
 struct Following {
   const Reference& reference;
   const Expected& expected;
-  const size_t classes;
   Forms forms;
   KernelRules kernels;
   TransferRules transfers;
-  Channels channels = {};
 };
 
 class Follower {
@@ -38,10 +25,8 @@ class Follower {
 
   // What is there before the step.
   Status open();
-  // Runs on until the end or until another class must move first. Whether anything ran.
-  Result<bool> advance();
-  bool done() const { return next_ == program_.instrs.size(); }
-  InstrId at() const { return next_; }
+  // From the first instruction to the last.
+  Status run();
   // What is there behind it, against what is expected.
   Status finish() const;
   // The first instruction whose result is not what the reference has by the name that it claims; for
@@ -94,21 +79,29 @@ class Follower {
   Status share_slabs(const Instr& instr);
   Status regather_slabs(const Instr& instr, const Content& part);
   Status permute(const Instr& instr);
-  Status between_classes(const Instr& instr, TransferKind kind);
-  Status take(const Instr& instr, Channels::Queue& queue);
-  Result<Content> as_here(const Program& from, const Content& content) const;
-  Status sum_of_classes(const Instr& instr);
   Result<Content> joint_parts(const Instr& instr) const;
+
+  // -- between classes
+  Status handed(const Instr& instr, TransferKind kind);
+  std::string name_of_handed(const Instr& instr) const;
+  Status give(const Instr& instr, const Memory::Pieces& pieces);
+  Status take(const Instr& instr, const Memory::Pieces& pieces);
+  Result<Memory::Pieces> handed_pieces(const Instr& instr, bool gives);
+  Result<Memory::Pieces> handed_value(const Instr& instr, const Handed& handed);
+  Result<Memory::Pieces> handed_output(const Handed& handed);
+  Result<Memory::Pieces> handed_gradient(const Handed& handed, int klass);
+  Result<Memory::Pieces> handed_param(const Handed& handed);
+  Result<uint32_t> bucket_of(const std::string& param) const;
+  Memory::Pieces in_bucket(const Content& content, uint32_t layout, size_t depth) const;
+  Memory::Pieces one_piece(const Form& form, const Print& print, int32_t microbatch);
+  int32_t of_all_microbatches() const;
+  Status sum_of_classes(const Instr& instr);
 
   const Program& program_;
   Following& shared_;
   Forms& forms_;
   const Expected& expected_;
   Memory memory_;
-  InstrId next_ = 0;
-  bool blocked_ = false;
-  size_t sums_ = 0;  // over the classes, so far
-  bool announced_ = false;
   bool suspecting_ = false;
   std::optional<InstrId> suspected_;
   std::map<int, std::map<std::string, Print>> named_;  // by microbatch: of the reference

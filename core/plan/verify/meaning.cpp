@@ -1,4 +1,4 @@
-// V007: the programs of all classes, followed side by side, compute what the reference says.
+// V007: the program of a class, followed to its end, computes what the reference says.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,47 +9,13 @@
 namespace tenon {
 namespace {
 
-// Of each parameter one class has the original, and all of its state.
-Status check_owners(const std::vector<Program>& programs, const Reference& reference,
-                    const Expected& expected) {
-  std::map<std::string, int> owners, states;
-  for (const Program& program : programs) {
-    for (const TensorInfo& param : program.params) owners[param.name] += param.copy ? 0 : 1;
-    for (const TensorInfo& state : program.states) ++states[state.name];
-  }
-  for (const auto& [name, param] : expected.params) {
-    if (owners[name] != 1)
-      return refuse("V007", fmt::format("parameter '{}' is owned by {} stages", name, owners[name]), name);
-    if (param.slots == nullptr) continue;
-    for (const StateSlot& slot : *param.slots) {
-      const std::string state = state_name(name, reference.optimizer, slot);
-      if (states[state] != 1)
-        return refuse("V007", fmt::format("'{}' is kept {} times", state, states[state]), name);
-    }
-  }
-  return {};
-}
-
-Status follow(const std::vector<Program>& programs, Following& shared, bool suspecting,
-              std::vector<Follower>& followers) {
-  for (const Program& program : programs) {
-    followers.emplace_back(program, shared);
-    followers.back().suspect(suspecting);
-    TENON_CHECK(followers.back().open());
-  }
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (Follower& one : followers) {
-      TENON_TRY(const bool ran, one.advance());
-      moved |= ran;
-    }
-  }
-  for (size_t i = 0; i < followers.size(); ++i) {
-    if (!followers[i].done())
-      return refuse("V007", "waits for what no other class sends", where(programs[i], followers[i].at()));
-  }
-  for (const Follower& one : followers) TENON_CHECK(one.finish());
-  return {};
+Status follow(const Program& program, Following& shared, bool suspecting, std::optional<InstrId>& suspected) {
+  Follower one(program, shared);
+  one.suspect(suspecting);
+  TENON_CHECK(one.open());
+  const Status status = one.run();
+  suspected = one.suspected();
+  return status.ok() ? one.finish() : status;
 }
 
 std::vector<AxisId> shared_axes(const Mesh& mesh, const std::vector<AxisId>& axes) {
@@ -62,41 +28,36 @@ std::vector<AxisId> shared_axes(const Mesh& mesh, const std::vector<AxisId>& axe
 
 }  // namespace
 
-Status check_meaning(const std::vector<Program>& programs, const Reference& reference) {
-  const Program& first = programs.front();
-  if (first.mesh.axes != reference.mesh.axes)
-    return refuse("V007", "is for another mesh", first.name + " program");
-  const std::vector<AxisId> batch = shared_axes(first.mesh, first.batch_axes);
-  const Expected expected = expect(reference, !batch.empty());
-  TENON_CHECK(check_owners(programs, reference, expected));
-  const auto run = [&](bool suspecting, std::optional<InstrId>& suspected, size_t& klass) {
-    Following shared{reference,
-                     expected,
-                     programs.size(),
-                     Forms(first.mesh),
-                     KernelRules(shared.forms, expected.real, reference.exact),
-                     TransferRules(shared.forms, batch, reference.exact)};
-    std::vector<Follower> followers;
-    followers.reserve(programs.size());
-    Status status = follow(programs, shared, suspecting, followers);
-    for (size_t i = followers.size(); i-- > 0;) {
-      if (!followers[i].suspected()) continue;
-      suspected = followers[i].suspected();
-      klass = i;
-    }
-    return status;
+Status Meaning::check(const Program& program) {
+  if (program.mesh.axes != reference_.mesh.axes)
+    return refuse("V007", "is for another mesh", program.name + " program");
+  const std::vector<AxisId> batch = shared_axes(program.mesh, program.batch_axes);
+  if (!expected_) expected_ = expect(reference_, !batch.empty());
+  const auto run = [&](bool suspecting, std::optional<InstrId>& suspected) {
+    Following shared{reference_, *expected_, Forms(program.mesh),
+                     KernelRules(shared.forms, expected_->real, reference_.exact),
+                     TransferRules(shared.forms, batch, reference_.exact)};
+    return follow(program, shared, suspecting, suspected);
   };
   std::optional<InstrId> suspected;
-  size_t klass = 0;
-  Status status = run(false, suspected, klass);
+  Status status = run(false, suspected);
   if (status.ok()) return status;
   Error error = std::move(status).error();
-  (void)run(true, suspected, klass);  // once more, to say where it began
+  (void)run(true, suspected);  // once more, to say where it began
   if (suspected) {
     error.cause += fmt::format("; the first result that is not what its name says is that of {}",
-                               where(programs[klass], *suspected));
+                               where(program, *suspected));
   }
   return error;
+}
+
+Status check_meaning(const std::vector<Program>& programs, const Reference& reference) {
+  std::vector<Interface> classes;
+  for (const Program& program : programs) classes.push_back(interface_of(program));
+  TENON_CHECK(check_classes(classes, reference));
+  Meaning meaning(reference);
+  for (const Program& program : programs) TENON_CHECK(meaning.check(program));
+  return {};
 }
 
 }  // namespace tenon

@@ -81,6 +81,7 @@ class Expecting {
         wrap_(shared && reference.exact),
         prints_(graph_, reference.exact) {
     find_chains();
+    find_crossing();
     for (int64_t mb = 0; mb < reference.microbatches; ++mb) add(prints_.of(mb));
   }
 
@@ -95,6 +96,7 @@ class Expecting {
     for (const auto& [name, id] : joint_.outputs) {
       if (sums_.contains(id)) out.outputs[name] = over_ranks(fold(sums_.at(id), reference_.exact));
     }
+    out.crossing = crossing_;
     if (reference_.training) expect_update(out);
     return out;
   }
@@ -132,8 +134,26 @@ class Expecting {
     return out;
   }
 
+  // What stages read from each other within a microbatch.
+  void find_crossing() {
+    std::vector<bool> of_microbatch(graph_.values().size());
+    for (ValueId id : graph_.with_role(Role::input)) of_microbatch[id] = graph_.value(id).name != "step";
+    const auto is_of_microbatch = [&](ValueId id) { return id != kNone && of_microbatch[id]; };
+    for (const Op& op : graph_.ops()) {
+      const bool made =
+          std::ranges::any_of(op.in, is_of_microbatch) || std::ranges::any_of(op.acc, is_of_microbatch);
+      for (ValueId id : op.out) of_microbatch[id] = made;
+    }
+    for (const auto& [placed, handed] : reference_.handed) {
+      const OpId maker = graph_.value(handed.value).producer;
+      if (maker != kNone && graph_.op(maker).phase != Phase::step)
+        crossing_[handed.value].of_microbatch = of_microbatch[handed.value];
+    }
+  }
+
   // Of values that are read once per step: one fingerprint for each microbatch.
   void add(const std::vector<Print>& prints) {
+    for (auto& [id, value] : crossing_) value.prints.push_back(prints[id]);
     for (const auto& [name, id] : joint_.outputs) {
       const OpId producer = graph_.value(id).producer;
       if (producer != kNone && graph_.op(producer).phase != Phase::step) sums_[id].push_back(prints[id]);
@@ -165,7 +185,10 @@ class Expecting {
     Print squares;
     for (size_t i = 0; i < joint_.leaves.size(); ++i) {
       const Print grad = gradient_of(chains_[i]);
-      out.params.at(graph_.value(joint_.leaves[i].param).name).grad = grad;
+      Expected::Param& param = out.params.at(graph_.value(joint_.leaves[i].param).name);
+      param.grad = grad;
+      for (const Chain& chain : chains_[i])
+        param.addends[chain.klass] = over_ranks(fold(chain.sums, reference_.exact));
       squares = squares + print_of(*find_op("sqnorm"), {}, std::span(&grad, 1), 0, {}, false);
     }
     const Op& clip = graph_.op(graph_.value(joint_.outputs.at("scale")).producer);
@@ -186,9 +209,30 @@ class Expecting {
   const Prints prints_;
   std::vector<std::vector<Chain>> chains_;  // by leaf
   std::map<ValueId, std::vector<Print>> sums_;
+  std::map<ValueId, Expected::Crossing> crossing_;
 };
 
 }  // namespace
+
+HandedValues handed_values(const JointGraph& placed) {
+  const Graph& graph = placed.graph;
+  HandedValues out;
+  const auto add = [&](ValueId id) -> Handed& {
+    return out.try_emplace(id, Handed{placed.unplaced_ids[id], graph.value(id).placement}).first->second;
+  };
+  for (const Op& op : graph.ops()) {
+    if (op.phase == Phase::step) continue;
+    for (ValueId id : op.in) {
+      const OpId maker = graph.value(id).producer;
+      if (maker != kNone && graph.op(maker).phase != Phase::step && graph.op(maker).stage != op.stage)
+        add(id);
+    }
+  }
+  for (const auto& [name, id] : placed.outputs) add(id);
+  for (ValueId id : placed.params) add(id);
+  for (const LeafGrad& leaf : placed.leaves) add(leaf.param).gradient = graph.value(leaf.grad).placement;
+  return out;
+}
 
 Print input_print(const std::string& name, int64_t microbatch) {
   const int64_t which = name == "step" ? 0 : microbatch;  // one for all of them

@@ -12,6 +12,16 @@
 
 namespace tenon {
 
+// How a value that classes of ranks hand to each other stands on both of them.
+struct Handed {
+  ValueId value = kNone;  // of the reference's graph
+  Placement placement;
+  Placement gradient = {};  // of a parameter: before it is summed over the ranks
+};
+// By id of the placed graph, from which programs are emitted: what other stages read, parameters, outputs.
+using HandedValues = std::map<ValueId, Handed>;
+HandedValues handed_values(const JointGraph& placed);
+
 struct Reference {
   std::shared_ptr<const JointGraph> joint;  // unplaced
   Mesh mesh;
@@ -23,6 +33,8 @@ struct Reference {
   // Bytes of workspace of each kernel that the plugin was asked for, by kernel_key(); unset: it was not
   // asked.
   std::optional<std::map<std::string, uint64_t>> workspaces = {};
+  // Nothing rests on this: who hands a value over is held to it as much as who gets it.
+  HandedValues handed = {};
 };
 
 Print input_print(const std::string& name, int64_t microbatch);
@@ -40,9 +52,16 @@ struct Expected {
     int group = 0;
     Print grad, after;
     const std::vector<StateSlot>* slots = nullptr;  // none: the program does not train
+    std::map<int, Print> addends = {};              // of the gradient, by the class that makes them
+  };
+  // Of what stages read from each other.
+  struct Crossing {
+    std::vector<Print> prints;   // by microbatch
+    bool of_microbatch = false;  // made from its inputs
   };
   std::map<std::string, Param> params;
   std::map<std::string, Print> outputs;
+  std::map<ValueId, Crossing> crossing;
   Print squares;  // of all gradients
   Dtype real = Dtype::f32;
 };

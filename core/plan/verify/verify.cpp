@@ -119,68 +119,124 @@ Status check_transfer(const Program& program, InstrId id) {
 
 }  // namespace
 
-Status check_symmetric(const std::vector<Program>& programs) {
-  for (const Program& program : programs) {
-    for (InstrId id = 0; id < program.instrs.size(); ++id) {
-      TENON_CHECK(check_transfer(program, id));
-      for (InstrId wait : program.instrs[id].waits) {
-        if (wait >= id)
-          return refuse("V003", fmt::format("waits for instruction {}, which comes no earlier", wait),
-                        where(program, id));
-      }
+Status check_own_transfers(const Program& program) {
+  for (InstrId id = 0; id < program.instrs.size(); ++id) {
+    TENON_CHECK(check_transfer(program, id));
+    for (InstrId wait : program.instrs[id].waits) {
+      if (wait >= id)
+        return refuse("V003", fmt::format("waits for instruction {}, which comes no earlier", wait),
+                      where(program, id));
     }
   }
-  if (programs.size() == 1) return {};
+  return {};
+}
+
+Status check_symmetric(const std::vector<Interface>& classes) {
+  if (classes.size() == 1) return {};
   std::vector<std::vector<Transfer>> crossing;  // of one rank for each class, numbered as the classes are
-  for (const Program& program : programs) crossing.push_back(transfers_between_classes(program));
+  for (const Interface& one : classes) crossing.push_back(one.transfers);
   return check_transfers(crossing);
 }
 
-Status check_every_rank(const std::vector<Program>& programs) {
-  std::vector<std::vector<Transfer>> per_rank;
-  const Mesh& mesh = programs.front().mesh;
-  for (int64_t rank = 0; rank < mesh.world(); ++rank) {
-    const AxisId axis = programs.front().pipeline_axis;
-    const int64_t at = axis == kNone ? 0 : mesh.coordinate(rank)[axis];
-    per_rank.push_back(transfers_of(programs[static_cast<size_t>(at)], rank));
+Status check_symmetric(const std::vector<Program>& programs) {
+  std::vector<Interface> classes;
+  for (const Program& program : programs) {
+    TENON_CHECK(check_own_transfers(program));
+    classes.push_back(interface_of(program));
   }
-  return check_transfers(per_rank);
+  return check_symmetric(classes);
 }
 
 namespace {
 
 constexpr int64_t kBruteForceWorld = 64;
 
+// What each rank of a class does, into `lists` by rank.
+void list_ranks(const Program& program, std::vector<std::vector<Transfer>>& lists) {
+  const AxisId axis = program.pipeline_axis;
+  for (int64_t rank = 0; rank < std::ssize(lists); ++rank) {
+    const int64_t at = axis == kNone ? 0 : program.mesh.coordinate(rank)[axis];
+    if (at == program.class_index) lists[static_cast<size_t>(rank)] = transfers_of(program, rank);
+  }
+}
+
 }  // namespace
 
-Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference) {
+Status check_every_rank(const std::vector<Program>& programs) {
+  std::vector<std::vector<Transfer>> lists(static_cast<size_t>(programs.front().mesh.world()));
+  for (const Program& program : programs) list_ranks(program, lists);
+  return check_transfers(lists);
+}
+
+struct Verifier::State {
+  const Reference& reference;
+  Meaning meaning;
+  std::vector<Interface> classes;
+  std::vector<std::vector<Transfer>> ranks;  // none in a large world
+  size_t proved = 0, instrs = 0, buffers = 0, outputs = 0;
+};
+
+Verifier::Verifier(const Reference& reference)
+    : state_(std::make_unique<State>(State{reference, Meaning(reference), {}, {}})) {
+  const int64_t world = reference.mesh.world();
+  if (world <= kBruteForceWorld) state_->ranks.resize(static_cast<size_t>(world));
+}
+
+Verifier::~Verifier() = default;
+
+Result<Interface> Verifier::look(const Program& program) {
+  TENON_CHECK(check_own_transfers(program));
+  list_ranks(program, state_->ranks);
+  state_->classes.push_back(interface_of(program));
+  return state_->classes.back();
+}
+
+Status Verifier::prove(const Program& program) {
+  TENON_CHECK(check_memory(program));
+  TENON_CHECK(check_uses(program));
+  TENON_CHECK(check_windows(program));
+  TENON_CHECK(check_races(program));
+  TENON_CHECK(state_->meaning.check(program));
+  ++state_->proved;
+  state_->instrs += program.instrs.size();
+  state_->buffers += program.buffers.size();
+  state_->outputs = program.outputs.size();
+  return {};
+}
+
+Result<VerifyReport> Verifier::close() const {
+  const State& all = *state_;
   VerifyReport report;
-  const Program& first = programs.front();
-  TENON_CHECK(check_form(programs));
-  TENON_CHECK(check_symmetric(programs));
-  const int64_t world = first.mesh.world();
+  TENON_CHECK(check_symmetric(all.classes));
+  const int64_t world = all.reference.mesh.world();
   report.passed.push_back(fmt::format("transfers match and cannot deadlock, {} ranks by symmetry", world));
-  if (world <= kBruteForceWorld) {
-    TENON_CHECK(check_every_rank(programs));
+  if (!all.ranks.empty()) {
+    TENON_CHECK(check_transfers(all.ranks));
     report.passed.push_back(
-        fmt::format("the same, every rank run: {} transfers on rank 0", transfers_of(first, 0).size()));
+        fmt::format("the same, every rank run: {} transfers on rank 0", all.ranks.front().size()));
   }
-  size_t instrs = 0, buffers = 0;
-  for (const Program& program : programs) {
-    TENON_CHECK(check_memory(program));
-    TENON_CHECK(check_uses(program));
-    TENON_CHECK(check_windows(program));
-    TENON_CHECK(check_races(program));
-    instrs += program.instrs.size();
-    buffers += program.buffers.size();
-  }
-  report.passed.push_back(fmt::format(
-      "no races, no read before a write, peak memory: {} instructions, {} buffers", instrs, buffers));
-  TENON_CHECK(check_meaning(programs, reference));
+  TENON_CHECK(check_classes(all.classes, all.reference));
+  const std::string which = all.proved == all.classes.size() ? ""
+                                                             : fmt::format(", of {} of {} classes of ranks",
+                                                                           all.proved, all.classes.size());
   report.passed.push_back(
-      fmt::format("all that a step leaves is what the model says: {} parameters, {} outputs",
-                  reference.joint->params.size(), first.outputs.size()));
+      fmt::format("no races, no read before a write, peak memory: {} instructions, {} buffers{}", all.instrs,
+                  all.buffers, which));
+  report.passed.push_back(
+      fmt::format("all that a step leaves is what the model says: {} parameters, {} outputs{}",
+                  all.reference.joint->params.size(), all.outputs, which));
   return report;
+}
+
+Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference) {
+  TENON_CHECK(check_form(programs));
+  if (programs.front().mesh.axes != reference.mesh.axes)
+    return refuse("V007", "is for another mesh", programs.front().name + " program");
+  Verifier verifier(reference);
+  for (const Program& program : programs) TENON_CHECK(verifier.look(program));
+  TENON_CHECK(verifier.close());
+  for (const Program& program : programs) TENON_CHECK(verifier.prove(program));
+  return verifier.close();
 }
 
 }  // namespace tenon

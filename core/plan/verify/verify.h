@@ -1,8 +1,9 @@
 // Proofs about a program, for every rank, before step 0. Each check names the instruction it refuses.
 #pragma once
 
-#include "plan/program/program.h"
-#include "plan/verify/reference.h"
+#include <memory>
+
+#include "plan/verify/interface.h"
 
 namespace tenon {
 
@@ -10,36 +11,44 @@ struct VerifyReport {
   std::vector<std::string> passed;  // one line per check: what was proved, over how many things
 };
 
-// All of the checks below, for the programs of all classes of ranks. Errors V002 to V008.
+// All of the checks below, class by class, so that none needs the programs of all at once. Errors V002 to
+// V008. The reference is borrowed.
+class Verifier {
+ public:
+  explicit Verifier(const Reference& reference);
+  ~Verifier();
+
+  // What the proof of the whole needs of each class, in order; its interface. Memory need not be planned.
+  Result<Interface> look(const Program& program);
+  // What concerns one class alone, against the reference. Needs check_form(), and that it was looked at.
+  Status prove(const Program& program);
+  // What concerns all classes together, when each was looked at, and what was proved of which.
+  Result<VerifyReport> close() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The same for the programs of all classes of ranks, all of them proved.
 Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference);
 
 // What the other checks take for granted: the mesh has ranks, every operand and buffer lies where it says,
 // the parts of each bucket are all of it (V005, V007).
+Status check_form(const Program& program);
+// And that they are those of one run: one for each place on the pipeline's axis.
 Status check_form(const std::vector<Program>& programs);
+// V002, V003: each transfer is one that its axes, its peer and its operands allow, and waits for earlier
+// ones.
+Status check_own_transfers(const Program& program);
+// V005: they are of one run. V007: of each parameter one has the original, and all of its state; and who
+// holds it has it in the same bucket.
+Status check_classes(const std::vector<Interface>& classes, const Reference& reference);
 
 // V005: parameters, which outlive a step, lie where the programs that a run begins with put them: in every
 // class of every kind of program in the same place, in the same parts.
 Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first);
 
-// What a rank does on its communication lanes, in issue order.
-struct Transfer {
-  InstrId instr = 0;
-  TransferKind kind = TransferKind::none;
-  std::vector<int32_t> members;  // ascending
-  int32_t root = -1;             // send, recv: the sender; broadcast: the root
-  uint64_t bytes = 0;
-  Dtype dtype = Dtype::f32;
-  Reduction reduction = Reduction::sum;
-  // send, recv within a microbatch: which value of which one travels. Both ends must mean the same.
-  std::string value = {};
-  int microbatch = -1;
-  uint32_t lane = 0;
-  std::vector<size_t> needs = {};  // earlier ones of this list that must be complete before it starts
-};
-// `rank` must be one that runs this program.
-std::vector<Transfer> transfers_of(const Program& program, int64_t rank);
-// Those along the pipeline's axis, of any rank of the program's class; members and root are classes.
-std::vector<Transfer> transfers_between_classes(const Program& program);
 // Matching and deadlock freedom (V002, V003), by brute force: all ranks go through their lists, each waiting
 // where its list says. A transfer is complete when all its members have started it, and those before it on
 // its lane are.
@@ -47,6 +56,8 @@ Status check_transfers(const std::vector<std::vector<Transfer>>& per_rank);
 // The same for all ranks by symmetry. Ranks of one class run one list, so the members of a group within a
 // class are at its transfers together, and these complete as they start: only transfers along the pipeline's
 // axis remain, between one rank of each class.
+Status check_symmetric(const std::vector<Interface>& classes);
+// With check_own_transfers().
 Status check_symmetric(const std::vector<Program>& programs);
 // The same, every rank run.
 Status check_every_rank(const std::vector<Program>& programs);
@@ -60,10 +71,20 @@ Status check_memory(const Program& program);
 // V006: a buffer of the arena is read only where this step has written it, for the microbatch that reads it;
 // and (V004) nobody else writes between a value's first write and its last read. Needs V005.
 Status check_uses(const Program& program);
-// V007: what the programs of all classes leave behind (parameters, optimizer state, loss, token count, norm,
+// V007: what the program of a class leaves behind (parameters, optimizer state, loss, token count, norm,
 // scale, logits) is what the reference says: each byte range is followed from what is there before the step
-// to what is read behind it, as the fingerprint of a value and the form in which it stands for it. Needs V002
-// to V006. See docs/explanation/step-program.md for what this proves and what it trusts.
+// to what is read behind it, as the fingerprint of a value and the form in which it stands for it. What
+// another class hands over is what the interfaces say, as that class is held to. Needs V002 to V006. See
+// docs/explanation/step-program.md for what this proves and what it trusts.
+class Meaning {
+ public:
+  explicit Meaning(const Reference& reference) : reference_(reference) {}
+  Status check(const Program& program);
+
+ private:
+  const Reference& reference_;
+  std::optional<Expected> expected_;
+};
 Status check_meaning(const std::vector<Program>& programs, const Reference& reference);
 
 }  // namespace tenon

@@ -41,29 +41,20 @@ bool lies(const Program& program, const Operand& operand) {
          operand.offset % static_cast<uint64_t>(size_of(operand.dtype)) == 0;
 }
 
-Status check_mesh(const std::vector<Program>& programs) {
-  const Program& first = programs.front();
+Status check_mesh(const Program& program) {
+  const Mesh& mesh = program.mesh;
   int64_t world = 1;
-  for (const Axis& axis : first.mesh.axes) {
+  for (const Axis& axis : mesh.axes) {
     if (axis.size < 1 || __builtin_mul_overflow(world, axis.size, &world))
-      return malformed(first, "the mesh has an axis without ranks, or more ranks than can be counted");
+      return malformed(program, "the mesh has an axis without ranks, or more ranks than can be counted");
   }
-  const AxisId axis = first.pipeline_axis;
-  const bool classes = axis == kNone
-                           ? programs.size() == 1
-                           : axis < first.mesh.axes.size() &&
-                                 static_cast<int64_t>(programs.size()) == first.mesh.axes[axis].size;
-  if (!classes) return malformed(first, "there is not one program for each place on the pipeline's axis");
-  for (size_t i = 0; i < programs.size(); ++i) {
-    const Program& program = programs[i];
-    const bool same = program.mesh.axes == first.mesh.axes && program.pipeline_axis == axis &&
-                      program.class_index == static_cast<int64_t>(i) && program.name == first.name &&
-                      program.batch_axes == first.batch_axes && program.seq_axes == first.seq_axes;
-    if (!same) return malformed(program, "the programs of the stages are not of one run");
-    for (const auto* axes : {&program.batch_axes, &program.seq_axes}) {
-      if (std::ranges::any_of(*axes, [&](AxisId a) { return a >= program.mesh.axes.size(); }))
-        return malformed(program, "samples are shared out over an axis that the mesh lacks");
-    }
+  const AxisId axis = program.pipeline_axis;
+  const int64_t classes = axis == kNone ? 1 : axis < mesh.axes.size() ? mesh.axes[axis].size : 0;
+  if (program.class_index < 0 || program.class_index >= classes)
+    return malformed(program, "there is not one program for each place on the pipeline's axis");
+  for (const auto* axes : {&program.batch_axes, &program.seq_axes}) {
+    if (std::ranges::any_of(*axes, [&](AxisId a) { return a >= mesh.axes.size(); }))
+      return malformed(program, "samples are shared out over an axis that the mesh lacks");
   }
   return {};
 }
@@ -179,14 +170,11 @@ Status check_layouts(const Program& program) {
 
 }  // namespace
 
-Status check_form(const std::vector<Program>& programs) {
-  TENON_CHECK(check_mesh(programs));
-  for (const Program& program : programs) {
-    TENON_CHECK(check_spaces(program));
-    TENON_CHECK(check_operands(program));
-    TENON_CHECK(check_layouts(program));
-  }
-  return {};
+Status check_form(const Program& program) {
+  TENON_CHECK(check_mesh(program));
+  TENON_CHECK(check_spaces(program));
+  TENON_CHECK(check_operands(program));
+  return check_layouts(program);
 }
 
 Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first) {

@@ -29,7 +29,7 @@ Json tiny_mlp() {
 
 Program tiny_mlp_program() { return only_program(tiny_mlp(), {.dp = 2, .microbatches = 2}); }
 
-std::string hash_of(const Program& program) { return program_hash(Compiled{{program}, {}}); }
+std::string hash_of(const Program& program) { return program_hash(program); }
 
 std::string contents(const std::string& path) {
   std::ifstream in(path);

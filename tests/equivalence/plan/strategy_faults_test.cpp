@@ -186,7 +186,7 @@ TEST_F(PipelineFault, a_tied_weight_sent_back_before_its_update) {
       find(0, [params](const Instr& i) { return i.kind == "update" && i.out[0].buffer == params; });
   move(0, send, update);
   replan();
-  expect("V007", "'wte.weight' is not brought up to date on every rank", "wte.weight");
+  expect("V007", "is handed over as 'wte.weight', and is not what the model makes of it", "(send");
 }
 
 TEST_F(PipelineFault, a_loss_broadcast_from_the_wrong_stage) {
@@ -216,14 +216,14 @@ TEST_F(PipelineFault, a_norm_summed_over_the_stages_twice) {
     insert_instr(program(klass), id, at(klass, id));
   }
   replan();
-  expect("V007", "the norm is not that of every gradient, each once", "(clip_scale");
+  expect("V007", "adds to the norm what is not that of this stage's gradients, each once", "(all_reduce");
 }
 
 TEST_F(PipelineFault, a_count_of_one_rank_of_the_last_stage) {
   erase_instr(program(1),
               find(1, [](const Instr& i) { return i.kind == "all_reduce" && i.in[0].dtype == Dtype::i64; }));
   replan();
-  expect("V007", "is not summed over dp", "(clip_scale");
+  expect("V007", "is handed over as 'count', and is not what the model makes of it", "(broadcast count");
 }
 
 // -- ZeRO -------------------------------------------------------------------------------------------
