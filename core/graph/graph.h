@@ -97,7 +97,7 @@ struct Op {
   const OpDef* def = nullptr;  // see Graph::become()
   std::vector<ValueId> in;
   std::vector<ValueId> out;
-  Attrs attrs;
+  SharedAttrs attrs;
   Phase phase = Phase::forward;
   int layer = -1;
   // Outputs that this op adds into: acc[k] is the value whose memory output k continues. Empty: none.

@@ -100,7 +100,7 @@ class ModelBuilder {
     Op& op = out_.graph.op(out_.graph.value(values[0]).producer);
     op.pointer = spec.pointer;
     if (const char* key = op.def->random_key; *key != '\0')
-      op.attrs[key] = random_key(recipe_.seed, attr_int(op.attrs, key), round);
+      op.attrs = op.attrs.with(key, random_key(recipe_.seed, attr_int(op.attrs, key), round));
     for (size_t i = 0; i < spec.out.size(); ++i) {
       if (i >= values.size()) {
         return Error{"R006", spec.kind + " has " + std::to_string(values.size()) + " outputs", spec.pointer,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/shared.h"
 
 namespace tenon {
 
@@ -48,6 +49,17 @@ std::string text(const Dims& dims);  // "[batch 8, seq 32]"
 
 using Attr = std::variant<int64_t, double>;
 using Attrs = std::map<std::string, Attr, std::less<>>;
+// Of an op, and of all instructions that come of it.
+class SharedAttrs : public Shared<Attrs> {
+ public:
+  using Shared::Shared;
+  SharedAttrs(std::initializer_list<Attrs::value_type> attrs) : Shared(Attrs(attrs)) {}
+  SharedAttrs with(const std::string& name, Attr value) const {
+    Attrs out = get();
+    out[name] = value;
+    return out;
+  }
+};
 int64_t attr_int(const Attrs& attrs, std::string_view key, int64_t fallback = 0);
 
 using ValueId = uint32_t;

@@ -95,14 +95,16 @@ Sites attributes(const Programs& programs, size_t which) {
   return at_instrs(
       programs[which], [](const Instr& instr) { return instr.attrs.size() * kAttrWays; },
       [](Program& program, InstrId id, size_t way) -> std::string {
-        Attrs& attrs = program.instrs[id].attrs;
+        Attrs attrs = program.instrs[id].attrs;
         const auto at = std::next(attrs.begin(), static_cast<std::ptrdiff_t>(way / kAttrWays));
         const std::string name = at->first;
         if (way % kAttrWays == kAttrWays - 1) {
           attrs.erase(at);
+          program.instrs[id].attrs = attrs;
           return "attribute " + name + " left out";
         }
         const std::string what = change_attr(at->second, way % kAttrWays);
+        program.instrs[id].attrs = attrs;
         return what.empty() ? what : "attribute " + name + ": " + what;
       });
 }
@@ -111,10 +113,8 @@ Sites more_attributes(const Programs& programs, size_t which) {
   return at_instrs(
       programs[which], [](const Instr&) { return size_t{2}; },
       [](Program& program, InstrId id, size_t way) {
-        if (way == 0)
-          program.instrs[id].attrs["no_such_attribute"] = int64_t{1};
-        else
-          program.instrs[id].attrs["start"] = int64_t{1};
+        SharedAttrs& attrs = program.instrs[id].attrs;
+        attrs = attrs.with(way == 0 ? "no_such_attribute" : "start", int64_t{1});
         return std::string(way == 0 ? "an attribute that no kind has" : "start=1");
       });
 }

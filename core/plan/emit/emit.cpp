@@ -222,7 +222,8 @@ Emission::Emission(const JointGraph& joint, const Mesh& mesh, ProgramKind kind, 
                rows,
                options.exact && !options.tree_order,
                mesh.world() / (options.pipeline == kNone ? 1 : mesh.axes[options.pipeline].size),
-               work_of(joint.graph)},
+               work_of(joint.graph),
+               locals_of(joint.graph, mesh)},
       visits_(plan_visits(joint.graph, stages_, rows)) {}
 
 Result<Program> Emission::program_of(int klass) const {

@@ -13,12 +13,30 @@ Why Scope::why(Why::Because because, size_t bucket) const {
   return {because, false, kNone, context.joint.params[param]};
 }
 
-Result<Operand> Scope::local(ValueId id) const {
-  const Value& value = graph().value(id);
-  TENON_TRY(const Dims dims, local_dims(value.dims, value.placement, context.mesh));
-  Operand out{kNone, 0, value.dtype, {}, value.name};
-  for (const Dim& dim : dims) out.dims.push_back(dim.size);
+namespace {
+
+Result<Operand> local_of(const Graph& graph, const Mesh& mesh, ValueId id) {
+  const Value& value = graph.value(id);
+  TENON_TRY(const Dims dims, local_dims(value.dims, value.placement, mesh));
+  std::vector<int64_t> sizes;
+  for (const Dim& dim : dims) sizes.push_back(dim.size);
+  return Operand{kNone, 0, value.dtype, std::move(sizes), value.name};
+}
+
+}  // namespace
+
+std::vector<std::optional<Operand>> locals_of(const Graph& graph, const Mesh& mesh) {
+  std::vector<std::optional<Operand>> out;
+  for (ValueId id = 0; id < graph.values().size(); ++id) {
+    auto local = local_of(graph, mesh, id);
+    out.push_back(local.ok() ? std::optional(std::move(local).value()) : std::nullopt);
+  }
   return out;
+}
+
+Result<Operand> Scope::local(ValueId id) const {
+  if (const auto& known = context.locals[id]) return *known;
+  return local_of(graph(), context.mesh, id);
 }
 
 void Scope::reshard(const Op& op, const Operand& in, const Operand& out) {

@@ -22,7 +22,10 @@ struct EmitContext {
   bool tree;                  // sums over ranks are added here, in the fixed tree
   int64_t work_share;         // ranks over which an op's work is spread
   std::vector<double> flops;  // of each op, over all ranks
+  std::vector<std::optional<Operand>> locals = {};  // of each value, without memory; none: it does not divide
 };
+
+std::vector<std::optional<Operand>> locals_of(const Graph& graph, const Mesh& mesh);
 
 // A parameter as a class holds it: the leaf of which bucket.
 struct LeafPlace {

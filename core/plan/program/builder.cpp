@@ -11,12 +11,12 @@ ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, int64_t micro
   program_.lanes = {"compute"};
 }
 
-BufferId ProgramBuilder::add_buffer(const std::string& name, Space space, uint64_t bytes) {
+BufferId ProgramBuilder::add_buffer(const SharedText& name, Space space, uint64_t bytes) {
   program_.buffers.push_back({name, space, std::max<uint64_t>(bytes, 1), 0});
   return static_cast<BufferId>(program_.buffers.size() - 1);
 }
 
-Operand ProgramBuilder::scratch(const std::string& name, Dtype dtype, std::vector<int64_t> dims) {
+Operand ProgramBuilder::scratch(const SharedText& name, Dtype dtype, Extents dims) {
   Operand out{kNone, 0, dtype, std::move(dims), name};
   out.buffer = add_buffer(name, Space::arena, out.bytes());
   return out;
@@ -60,11 +60,11 @@ void ProgramBuilder::slice(const Operand& from, const Operand& to, int64_t dim, 
 
 Operand ProgramBuilder::pack(const Operand& from, int64_t dim, int64_t n, Phase phase) {
   std::vector<int64_t> dims = from.dims;
-  int64_t& size = dims[static_cast<size_t>(dim)];
-  size /= n;
-  Operand packed = scratch(from.name + ".packed", from.dtype, {n, from.elements() / n});
+  const int64_t size = dims[static_cast<size_t>(dim)] /= n;
+  const Extents local = std::move(dims);
+  Operand packed = scratch(from.name + ".packed", from.dtype, std::vector<int64_t>{n, from.elements() / n});
   for (int64_t i = 0; i < n; ++i) {
-    slice(from, part(packed, i * packed.dims[1], dims, packed.name), dim, i * size, {}, phase);
+    slice(from, part(packed, i * packed.dims[1], local, packed.name), dim, i * size, {}, phase);
   }
   return packed;
 }
@@ -132,7 +132,7 @@ uint32_t ProgramBuilder::lane(const std::string& name) {
   return index;
 }
 
-Operand part(const Operand& whole, int64_t first, std::vector<int64_t> dims, const std::string& name) {
+Operand part(const Operand& whole, int64_t first, Extents dims, const SharedText& name) {
   return {whole.buffer, whole.offset + static_cast<uint64_t>(first * size_of(whole.dtype)), whole.dtype,
           std::move(dims), name};
 }

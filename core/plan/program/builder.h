@@ -43,9 +43,9 @@ class ProgramBuilder {
     return {*this, why};
   }
 
-  BufferId add_buffer(const std::string& name, Space space, uint64_t bytes);
+  BufferId add_buffer(const SharedText& name, Space space, uint64_t bytes);
   // A tensor in an arena buffer of its own.
-  Operand scratch(const std::string& name, Dtype dtype, std::vector<int64_t> dims);
+  Operand scratch(const SharedText& name, Dtype dtype, Extents dims);
 
   // An instruction of the current microbatch, to be completed and pushed.
   Instr begin(const char* kind, Phase phase) const;
@@ -83,6 +83,6 @@ class ProgramBuilder {
 };
 
 // Elements [first, first + prod(dims)) of a tensor, in its own memory.
-Operand part(const Operand& whole, int64_t first, std::vector<int64_t> dims, const std::string& name);
+Operand part(const Operand& whole, int64_t first, Extents dims, const SharedText& name);
 
 }  // namespace tenon

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/shared.h"
 #include "graph/graph.h"
 #include "graph/recipe.h"
 #include "graph/transfer.h"
@@ -25,7 +26,7 @@ constexpr uint64_t kAlignment = 64;
 inline uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 struct Buffer {
-  std::string name;
+  SharedText name;
   Space space = Space::arena;
   uint64_t bytes = 0;
   uint64_t offset = 0;  // within its space
@@ -35,13 +36,13 @@ struct Buffer {
 using BufferId = uint32_t;
 using InstrId = uint32_t;
 
-// A tensor inside a buffer, local to a rank.
+// A tensor inside a buffer, local to a rank. Programs have millions of them, of few names and shapes.
 struct Operand {
   BufferId buffer = kNone;
   uint64_t offset = 0;  // within the buffer
   Dtype dtype = Dtype::f32;
-  std::vector<int64_t> dims;
-  std::string name;
+  Extents dims;
+  SharedText name;
 
   int64_t elements() const {
     int64_t n = 1;
@@ -84,7 +85,7 @@ struct Instr {
   std::vector<Operand> in;
   std::vector<Operand> out;  // update: parameters, then their state slots, parameter by parameter
   Operand workspace;         // buffer kNone: none
-  Attrs attrs;
+  SharedAttrs attrs;
   bool accumulate = false;
   int inplace = -1;
   std::vector<AxisId> axes;  // transfers: the group; kernels: what `offset_step` counts along

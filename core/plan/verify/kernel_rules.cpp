@@ -299,7 +299,7 @@ Status KernelRules::size_outputs(const KernelCall& call, const OpDef& def, const
           out == nullptr ? size : out->dims[d] * forms_.mesh().size(typing.outputs[k].dims[d]);
       if (told < 0 || (size >= 0 && told != size))
         return refused(fmt::format("its result '{}' has dims that its operands do not make",
-                                   out == nullptr ? def.out[k].name : out->name));
+                                   out == nullptr ? def.out[k].name : out->name.get()));
       form.dims.push_back({told, typing.outputs[k].dims[d], 0, 1});
     }
     for (const Partial& partial : typing.outputs[k].partials) form.partials.push_back(partial.axis);

@@ -97,13 +97,15 @@ Op& backward_op(Graph& graph, const std::string& kind) {
 
 TEST(Gradients, ARotationInTheWrongSenseIsFoundWrong) {
   Model model("llama");
-  backward_op(model.graph(), "rope").attrs["inverse"] = int64_t{0};
+  SharedAttrs& attrs = backward_op(model.graph(), "rope").attrs;
+  attrs = attrs.with("inverse", int64_t{0});
   EXPECT_GT(model.worst_error(7), 1e-3);
 }
 
 TEST(Gradients, AnotherDropoutMaskInTheBackwardIsFoundWrong) {
   Model model("gpt2");
-  backward_op(model.graph(), "dropout").attrs["key"] = int64_t{5};
+  SharedAttrs& attrs = backward_op(model.graph(), "dropout").attrs;
+  attrs = attrs.with("key", int64_t{5});
   EXPECT_GT(model.worst_error(7), 1e-3);
 }
 
@@ -121,7 +123,8 @@ TEST(Gradients, ATiedParameterThatForgetsOneUseIsFoundWrong) {
 
 TEST(Gradients, AnAuxiliaryLossWithoutItsGradientIsFoundWrong) {
   Model model("moe");
-  backward_op(model.graph(), "route_topk_dgrad").attrs["aux"] = 0.0;
+  SharedAttrs& attrs = backward_op(model.graph(), "route_topk_dgrad").attrs;
+  attrs = attrs.with("aux", 0.0);
   EXPECT_GT(model.worst_error(7), 1e-3);
 }
 
