@@ -71,9 +71,10 @@ std::optional<uint64_t> peak_with(const Planned& planned, const Json& document) 
   auto recipe = read_recipe(document);
   if (!recipe.ok()) return std::nullopt;
   std::vector<ClassMemory> classes;
-  const auto compiled = compile_each(*recipe, ProgramKind::train, planned.options,
-                                     [&](const Program& program) { add_memory(program, classes); });
-  return compiled.ok() ? std::optional(largest_of(classes).total()) : std::nullopt;
+  const auto compiler = Compiler::open(*recipe, planned.options);
+  const auto add = [&](const Program& program) { add_memory(program, classes); };
+  if (!compiler.ok() || !compiler->each(ProgramKind::train, add).ok()) return std::nullopt;
+  return largest_of(classes).total();
 }
 
 // The smallest increase of microbatches that fits, as advice; "" where none does.
@@ -145,14 +146,15 @@ Status compile_plan(Planned& planned) {
 // rank, what that one does. None is kept.
 Status prove_plan(Planned& planned, std::optional<int64_t> rank) {
   const double start = cpu_seconds();
+  const auto compiler = Compiler::open(planned.job.recipe, planned.options);
+  if (!compiler.ok()) return locate(compiler.error(), planned.job.resolved);
   for (ProgramKind kind : {ProgramKind::train, ProgramKind::eval, ProgramKind::logits}) {
     std::vector<std::string> hashes;
     const auto visit = [&](const Program& program) {
       add_memory(program, planned.classes);
       hashes.push_back(program_hash(program));
     };
-    auto compiled = rank ? compile_for(*rank, planned.job.recipe, kind, planned.options)
-                         : compile_each(planned.job.recipe, kind, planned.options, visit);
+    auto compiled = rank ? compiler->of_rank(*rank, kind) : compiler->each(kind, visit);
     if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
     std::ranges::for_each(compiled->programs, visit);
     if (kind != ProgramKind::train) continue;
@@ -329,8 +331,13 @@ int ranks_for(int given, const Recipe& recipe) {
 
 Status check_job(const Job& job, const PluginSet& plugins, int ranks) {
   TENON_TRY(const CompileOptions options, options_of(job, plugins, ranks));
-  const auto compiled = compile_each(job.recipe, ProgramKind::train, options, [](const Program&) {});
-  return compiled.ok() ? Status() : locate(compiled.error(), job.resolved);
+  const auto prove = [&]() -> Status {
+    TENON_TRY(const Compiler compiler, Compiler::open(job.recipe, options));
+    TENON_CHECK(compiler.each(ProgramKind::train, [](const Program&) {}));
+    return {};
+  };
+  const Status status = prove();
+  return status.ok() ? status : locate(status.error(), job.resolved);
 }
 
 Result<int> check_recipe(const Places& places, const PlanOptions& options) {

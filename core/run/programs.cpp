@@ -65,8 +65,9 @@ Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, c
                                                          std::optional<int64_t> rank) {
   TENON_TRY(const Mesh mesh, resolve_mesh(recipe.mesh, world));
   TENON_TRY(const CompileOptions options, compile_options(recipe, plugins, mesh));
+  TENON_TRY(const Compiler compiler, Compiler::open(recipe, options));
   const auto compiled = [&](ProgramKind kind) {
-    return rank ? compile_for(*rank, recipe, kind, options) : compile(recipe, kind, options);
+    return rank ? compiler.of_rank(*rank, kind) : compiler.all(kind);
   };
   const auto out = std::make_shared<Programs>();
   if (training) {

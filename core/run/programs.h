@@ -24,7 +24,7 @@ struct Programs {
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
 // Pure as compile(), and with its errors. `rank`: only what this rank runs is proved and kept, as
-// compile_for() does.
+// Compiler::of_rank() does.
 Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
                                                          int64_t world, bool training,
                                                          std::optional<int64_t> rank = {});

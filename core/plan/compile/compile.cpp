@@ -279,42 +279,60 @@ Status add_workspaces(Program& program, bool exact, const CompileOptions& option
   return {};
 }
 
-// What is done with the program of each class.
-struct Portion {
-  std::function<bool(const Program&)> proved;  // and of the others only the interface is wanted
-  std::function<void(Program&&)> take;         // of those that were proved
+}  // namespace
+
+// What the programs of all kinds have in common. Recipe and options are borrowed.
+struct Compiler::Draft {
+  const Recipe& recipe;
+  const CompileOptions& options;
+  Annotate annotate;
+  Probe found;
+  Split split;
+  Rows rows;         // of training
+  JointGraph train;  // decides which rank holds what
+  OptimizerPlan optimizer;
+  ParamPlan params;
 };
 
-Result<Compiled> compile_portion(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
-                                 const Portion& portion) {
-  const Mesh& mesh = options.mesh;
-  const Annotate annotate = annotate_with(options);
-  TENON_TRY(const Probe found, probe(recipe, mesh, annotate));
-  TENON_CHECK(check_context(recipe, found.seq_ranks));
-  TENON_CHECK(check_routing(recipe, found));
-  TENON_TRY(const Split split, split_batch(recipe, found.data_ranks));
-  TENON_CHECK(check_work(split.microbatches, found.ops, options.most_ops));
-  TENON_TRY(const Rows train_rows, plan_rows(recipe, options, found, static_cast<int>(split.microbatches)));
-  TENON_TRY(const JointGraph train,
-            build_joint(recipe, mesh, ProgramKind::train, split.microbatch, annotate));
-  TENON_CHECK(check_storage(recipe, options, train.graph));
-  TENON_CHECK(check_exact(recipe, train, mesh));
-  const OptimizerPlan optimizer = plan_optimizer(recipe, train, options);
-  TENON_TRY(const ParamPlan params, plan_params(train, mesh, train_rows.owner, optimizer.group_of_param,
-                                                layout_options(recipe, options)));
-  std::optional<JointGraph> other;  // what the programs of another kind are made from
-  Rows rows = train_rows;
-  if (kind != ProgramKind::train) {
-    const bool logits = kind == ProgramKind::logits;
-    TENON_TRY(other, build_joint(recipe, mesh, kind, logits ? 1 : split.microbatch, annotate));
-    rows = forward_rows(train_rows.owner, logits ? 1 : static_cast<int>(split.microbatches));
-  }
-  const JointGraph& joint = other ? *other : train;
-  TENON_CHECK(check_types(joint.graph, mesh));
+Compiler::Compiler(std::shared_ptr<const Draft> draft) : draft_(std::move(draft)) {}
+
+Result<Compiler> Compiler::open(const Recipe& recipe, const CompileOptions& options) {
+  const auto out =
+      std::make_shared<Draft>(Draft{recipe, options, annotate_with(options), {}, {}, {}, {}, {}, {}});
+  TENON_TRY(out->found, probe(recipe, options.mesh, out->annotate));
+  TENON_CHECK(check_context(recipe, out->found.seq_ranks));
+  TENON_CHECK(check_routing(recipe, out->found));
+  TENON_TRY(out->split, split_batch(recipe, out->found.data_ranks));
+  TENON_CHECK(check_work(out->split.microbatches, out->found.ops, options.most_ops));
+  TENON_TRY(out->rows, plan_rows(recipe, options, out->found, static_cast<int>(out->split.microbatches)));
+  TENON_TRY(out->train,
+            build_joint(recipe, options.mesh, ProgramKind::train, out->split.microbatch, out->annotate));
+  TENON_CHECK(check_storage(recipe, options, out->train.graph));
+  TENON_CHECK(check_exact(recipe, out->train, options.mesh));
+  out->optimizer = plan_optimizer(recipe, out->train, options);
+  TENON_TRY(out->params, plan_params(out->train, options.mesh, out->rows.owner, out->optimizer.group_of_param,
+                                     layout_options(recipe, options)));
+  return Compiler(out);
+}
+
+Result<Compiled> Compiler::portion(ProgramKind kind, const Portion& portion) const {
+  const Draft& draft = *draft_;
+  if (kind == ProgramKind::train) return programs_of(kind, draft.train, draft.rows, portion);
+  const bool logits = kind == ProgramKind::logits;
+  TENON_TRY(const JointGraph joint, build_joint(draft.recipe, draft.options.mesh, kind,
+                                                logits ? 1 : draft.split.microbatch, draft.annotate));
+  const int microbatches = logits ? 1 : static_cast<int>(draft.split.microbatches);
+  return programs_of(kind, joint, forward_rows(draft.rows.owner, microbatches), portion);
+}
+
+Result<Compiled> Compiler::programs_of(ProgramKind kind, const JointGraph& joint, const Rows& rows,
+                                       const Portion& portion) const {
+  const auto& [recipe, options, annotate, found, split, train_rows, train, optimizer, params] = *draft_;
+  TENON_CHECK(check_types(joint.graph, options.mesh));
   const EmitOptions emit_options{recipe.exact, options.tree_order, found.pipeline};
-  const Emission emission(joint, mesh, kind, rows, params, emit_options, optimizer);
+  const Emission emission(joint, options.mesh, kind, rows, params, emit_options, optimizer);
   const auto reference = std::make_shared<Reference>(Reference{joint.unplaced,
-                                                               mesh,
+                                                               options.mesh,
                                                                optimizer,
                                                                rows.microbatches,
                                                                kind == ProgramKind::train,
@@ -351,7 +369,34 @@ Result<Compiled> compile_portion(const Recipe& recipe, ProgramKind kind, const C
   return out;
 }
 
-}  // namespace
+Result<Compiled> Compiler::all(ProgramKind kind) const {
+  std::vector<Program> kept;
+  TENON_TRY(Compiled out, portion(kind, {[](const Program&) { return true; },
+                                         [&](Program&& program) { kept.push_back(std::move(program)); }}));
+  out.programs = std::move(kept);
+  return out;
+}
+
+Result<Compiled> Compiler::of_rank(int64_t rank, ProgramKind kind) const {
+  const auto own = [rank](const Program& program) {
+    return program.pipeline_axis == kNone ||
+           program.mesh.coordinate(rank)[program.pipeline_axis] == program.class_index;
+  };
+  std::vector<Program> kept;
+  TENON_TRY(Compiled out,
+            portion(kind, {own, [&](Program&& program) { kept.push_back(std::move(program)); }}));
+  out.programs = std::move(kept);
+  return out;
+}
+
+Result<Compiled> Compiler::each(ProgramKind kind, const std::function<void(const Program&)>& visit) const {
+  return portion(kind, {[](const Program&) { return true; }, [&](Program&& program) { visit(program); }});
+}
+
+Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
+  TENON_TRY(const Compiler compiler, Compiler::open(recipe, options));
+  return compiler.all(kind);
+}
 
 int group_of(const Recipe& recipe, const std::string& param) {
   for (size_t i = 0; i < recipe.groups.size(); ++i) {
@@ -381,35 +426,6 @@ const Program& Compiled::of(int64_t rank) const {
   const auto found = std::ranges::find(programs, index, &Program::class_index);
   TENON_ASSERT(found != programs.end());
   return *found;
-}
-
-Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options) {
-  std::vector<Program> kept;
-  TENON_TRY(Compiled out, compile_portion(recipe, kind, options,
-                                          {[](const Program&) { return true; },
-                                           [&](Program&& program) { kept.push_back(std::move(program)); }}));
-  out.programs = std::move(kept);
-  return out;
-}
-
-Result<Compiled> compile_for(int64_t rank, const Recipe& recipe, ProgramKind kind,
-                             const CompileOptions& options) {
-  const auto own = [rank](const Program& program) {
-    return program.pipeline_axis == kNone ||
-           program.mesh.coordinate(rank)[program.pipeline_axis] == program.class_index;
-  };
-  std::vector<Program> kept;
-  TENON_TRY(Compiled out, compile_portion(recipe, kind, options, {own, [&](Program&& program) {
-                                                                    kept.push_back(std::move(program));
-                                                                  }}));
-  out.programs = std::move(kept);
-  return out;
-}
-
-Result<Compiled> compile_each(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
-                              const std::function<void(const Program&)>& visit) {
-  return compile_portion(recipe, kind, options,
-                         {[](const Program&) { return true; }, [&](Program&& program) { visit(program); }});
 }
 
 Graphs graphs_of(const Recipe& recipe, const CompileOptions& options) {

@@ -55,16 +55,37 @@ struct Compiled {
   const Program& of(int64_t rank) const;
 };
 
-// Errors: R (model), P (plan), S (schedule), V (verification), A (a kernel that the plugin lacks). All
-// classes are proved and kept.
+// Makes the programs of each kind of a recipe. Errors: R (model), P (plan), S (schedule), V (verification),
+// A (a kernel that the plugin lacks).
+class Compiler {
+ public:
+  // What all kinds have in common. Recipe and options are borrowed.
+  static Result<Compiler> open(const Recipe& recipe, const CompileOptions& options);
+
+  // All classes, proved and kept.
+  Result<Compiled> all(ProgramKind kind) const;
+  // As one rank sees them: its own class is proved and kept, of the others it has the interfaces.
+  Result<Compiled> of_rank(int64_t rank, ProgramKind kind) const;
+  // All proved, and none is kept: `visit` sees the program of one class after another, before what concerns
+  // several classes is proved.
+  Result<Compiled> each(ProgramKind kind, const std::function<void(const Program&)>& visit) const;
+
+ private:
+  struct Draft;
+  // What is done with the program of each class.
+  struct Portion {
+    std::function<bool(const Program&)> proved;  // of the others only the interface is wanted
+    std::function<void(Program&&)> take;         // of those that were proved
+  };
+  explicit Compiler(std::shared_ptr<const Draft> draft);
+  Result<Compiled> portion(ProgramKind kind, const Portion& portion) const;
+  Result<Compiled> programs_of(ProgramKind kind, const JointGraph& joint, const Rows& rows,
+                               const Portion& portion) const;
+
+  std::shared_ptr<const Draft> draft_;
+};
+// The programs of one kind, of all classes.
 Result<Compiled> compile(const Recipe& recipe, ProgramKind kind, const CompileOptions& options);
-// The same as one rank sees it: its own class is proved and kept, of the others it has the interfaces.
-Result<Compiled> compile_for(int64_t rank, const Recipe& recipe, ProgramKind kind,
-                             const CompileOptions& options);
-// The same, and none is kept: `visit` sees the program of one class after another, proved, but for what
-// concerns several classes.
-Result<Compiled> compile_each(const Recipe& recipe, ProgramKind kind, const CompileOptions& options,
-                              const std::function<void(const Program&)>& visit);
 
 // What compile() makes of a recipe on the way to programs of training.
 Graphs graphs_of(const Recipe& recipe, const CompileOptions& options);

@@ -10,11 +10,9 @@
 namespace tenon {
 namespace {
 
-Print bucket_print(const Program& program, const TensorInfo& tensor) {
-  const FlatLayout& layout = program.layouts[tensor.layout];
+Print print_of(const Program& program, const FlatLayout& layout) {
   PrintHash hash("bucket");
-  hash.add(static_cast<uint64_t>(tensor.leaf)).add(tensor.depth).add(static_cast<uint64_t>(layout.elements));
-  hash.add(layout.param_depth).add(layout.axes.size());
+  hash.add(static_cast<uint64_t>(layout.elements)).add(layout.param_depth).add(layout.axes.size());
   for (AxisId axis : layout.axes) hash.add(static_cast<uint64_t>(axis));
   for (int64_t cut : layout.cuts) hash.add(static_cast<uint64_t>(cut));
   for (const FlatLayout::Leaf& leaf : layout.leaves) {
@@ -24,13 +22,18 @@ Print bucket_print(const Program& program, const TensorInfo& tensor) {
   return hash.print();
 }
 
-std::vector<Interface::Tensor> tensors_of(const Program& program, const std::vector<TensorInfo>& tensors) {
+std::vector<Interface::Tensor> tensors_of(const std::vector<Print>& buckets,
+                                          const std::vector<TensorInfo>& tensors) {
   std::vector<Interface::Tensor> out;
   for (const TensorInfo& tensor : tensors) {
     out.push_back({tensor.name, {}, tensor.operand.dtype, tensor.copy, {}});
     for (const Dim& dim : tensor.dims) out.back().dims.push_back(dim.size);
-    const bool placed = tensor.layout < program.layouts.size();
-    if (placed) out.back().bucket = bucket_print(program, tensor);
+    if (tensor.layout >= buckets.size()) continue;
+    out.back().bucket = PrintHash("in bucket")
+                            .add(buckets[tensor.layout])
+                            .add(static_cast<uint64_t>(tensor.leaf))
+                            .add(tensor.depth)
+                            .print();
   }
   return out;
 }
@@ -94,14 +97,16 @@ std::string text_of(const Interface::Tensor& t) {
 }  // namespace
 
 Interface interface_of(const Program& program) {
+  std::vector<Print> buckets;
+  for (const FlatLayout& layout : program.layouts) buckets.push_back(print_of(program, layout));
   return {program.name,
           program.mesh,
           program.pipeline_axis,
           program.class_index,
           program.batch_axes,
           program.seq_axes,
-          tensors_of(program, program.params),
-          tensors_of(program, program.states),
+          tensors_of(buckets, program.params),
+          tensors_of(buckets, program.states),
           program.pipeline_axis == kNone ? std::vector<Transfer>() : transfers_between_classes(program)};
 }
 
