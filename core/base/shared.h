@@ -1,5 +1,5 @@
-// Values that many hold and nobody changes: a copy shares what it was copied from. Whoever wants another value
-// assigns one.
+// Values that many hold and nobody changes: a copy shares what it was copied from. Whoever wants another
+// value assigns one.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,14 @@ class Shared {
   operator const T&() const { return get(); }  // NOLINT
   const T& operator*() const { return get(); }
   const T* operator->() const { return &get(); }
+
+  // Lets `how` change a copy, which is this one's own from then on.
+  template <class How>
+  void change(How how) {
+    T value = get();
+    how(value);
+    value_ = std::make_shared<const T>(std::move(value));
+  }
 
   // As T has them.
   auto begin() const { return get().begin(); }
@@ -63,12 +72,15 @@ class Extents : public Shared<std::vector<int64_t>> {
 class SharedText : public Shared<std::string> {
  public:
   using Shared::Shared;
-  SharedText(const char* text) : Shared(std::string(text)) {}                        // NOLINT
-  operator std::string_view() const { return get(); }                                // NOLINT
+  SharedText(const char* text) : Shared(std::string(text)) {}  // NOLINT
+  operator std::string_view() const { return get(); }          // NOLINT
+  bool starts_with(std::string_view text) const { return get().starts_with(text); }
+  bool ends_with(std::string_view text) const { return get().ends_with(text); }
   friend bool operator==(const SharedText& a, const SharedText& b) { return a.get() == b.get(); }
   friend bool operator==(const SharedText& a, std::string_view b) { return a.get() == b; }
   friend bool operator==(const SharedText& a, const std::string& b) { return a.get() == b; }
   friend bool operator==(const SharedText& a, const char* b) { return a.get() == b; }
+  friend std::ostream& operator<<(std::ostream& out, const SharedText& text) { return out << text.get(); }
   friend std::string operator+(const SharedText& a, std::string_view b) { return a.get() + std::string(b); }
 };
 

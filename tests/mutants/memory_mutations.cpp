@@ -22,7 +22,7 @@ Sites names(const Programs& programs, size_t which) {
   return at_buffers(
       programs, which, [](const Buffer&) { return size_t{1}; },
       [](Program&, Buffer& buffer, size_t) {
-        buffer.name += ".other";
+        buffer.name = buffer.name + ".other";
         return std::string("has another name");
       });
 }

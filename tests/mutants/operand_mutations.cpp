@@ -164,8 +164,9 @@ Sites dtypes(const Programs& programs, size_t which) {
 
 constexpr size_t kDimWays = 8;
 
-std::string change_dims(std::vector<int64_t>& dims, size_t way) {
-  const std::vector<int64_t> before = dims;
+std::string change_dims(Extents& shared, size_t way) {
+  const Extents before = shared;
+  std::vector<int64_t> dims = before;
   const bool some = !dims.empty();
   switch (way) {
     case 0: dims.push_back(1); break;
@@ -181,7 +182,8 @@ std::string change_dims(std::vector<int64_t>& dims, size_t way) {
     dims[1] *= dims[0];
     dims.erase(dims.begin());
   }
-  return dims == before ? "" : fmt::format("[{}] -> [{}]", fmt::join(before, " "), fmt::join(dims, " "));
+  shared = dims;
+  return shared == before ? "" : fmt::format("[{}] -> [{}]", fmt::join(before, " "), fmt::join(dims, " "));
 }
 
 Sites dims(const Programs& programs, size_t which) {
@@ -194,8 +196,8 @@ Sites names(const Programs& programs, size_t which) {
   return at_operands(
       programs[which], [](const Operand&) { return size_t{2}; },
       [](Program&, Operand& operand, size_t way) {
-        operand.name = way == 0 ? "no such name" : operand.name + ".other";
-        return "'" + operand.name + "'";
+        operand.name = way == 0 ? std::string("no such name") : operand.name + ".other";
+        return "'" + operand.name.get() + "'";
       });
 }
 
@@ -217,8 +219,9 @@ Sites workspaces(const Programs& programs, size_t which) {
         const size_t n = shared->size();
         if (way < n) workspace = (*shared)[way];
         if (way == n) workspace = Operand();
-        if (way == n + 1 && !workspace.dims.empty()) workspace.dims[0] /= 2;
-        if (way == n + 2 && !workspace.dims.empty()) workspace.dims[0] *= 2;
+        const bool sized = !workspace.dims.empty();
+        if (way == n + 1 && sized) workspace.dims.change([](auto& dims) { dims[0] /= 2; });
+        if (way == n + 2 && sized) workspace.dims.change([](auto& dims) { dims[0] *= 2; });
         const bool same = workspace.buffer == before.buffer && workspace.offset == before.offset &&
                           workspace.dims == before.dims;
         return same ? "" : fmt::format("workspace '{}' of {} bytes", workspace.name, workspace.bytes());

@@ -101,14 +101,14 @@ std::string change_named(Operands& named, size_t at, size_t way, const std::vect
     }
     case 2: named["no such name"] = operand; return name + " under another name too";
     case 3: operand.offset += 8; return name + " further";
-    case 4: operand.name += ".other"; return name + " claims another name";
+    case 4: operand.name = operand.name + ".other"; return name + " claims another name";
     case 5:
       operand.dtype = operand.dtype == Dtype::f64 ? Dtype::i64 : Dtype::f64;
       return name + " of another dtype";
-    case 6: operand.dims.push_back(2); return name + " with another dim";
+    case 6: operand.dims.change([](auto& dims) { dims.push_back(2); }); return name + " with another dim";
     case 7:
       if (operand.dims.empty()) return "";
-      ++operand.dims[0];
+      operand.dims.change([](auto& dims) { ++dims[0]; });
       return name + " with larger dims";
     case 8: operand.buffer = kNone; return name + " in no buffer";
     default: break;

@@ -94,7 +94,7 @@ Sites operand_names(const Programs& programs, size_t which) {
   return at_tensors(
       programs[which], [](const TensorInfo&) { return size_t{1}; },
       [](Program&, TensorInfo& tensor, size_t) {
-        tensor.operand.name += ".other";
+        tensor.operand.name = tensor.operand.name + ".other";
         return std::string("its operand has another name");
       });
 }
@@ -105,8 +105,8 @@ Sites local_dims(const Programs& programs, size_t which) {
   return at_tensors(
       programs[which], [](const TensorInfo&) { return kDimWays; },
       [](Program&, TensorInfo& tensor, size_t way) -> std::string {
-        auto& dims = tensor.operand.dims;
-        const auto before = dims;
+        const Extents before = tensor.operand.dims;
+        std::vector<int64_t> dims = before;
         if (way == 0) dims.push_back(1);
         if (way == 1 && !dims.empty()) std::swap(dims.front(), dims.back());
         if (way == 2 && !dims.empty()) dims.pop_back();
@@ -116,7 +116,8 @@ Sites local_dims(const Programs& programs, size_t which) {
           dims[0] *= 2;
           dims[1] /= 2;
         }
-        return dims == before ? "" : fmt::format("[{}] on a rank", fmt::join(dims, " "));
+        tensor.operand.dims = dims;
+        return tensor.operand.dims == before ? "" : fmt::format("[{}] on a rank", fmt::join(dims, " "));
       });
 }
 

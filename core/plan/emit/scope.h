@@ -19,9 +19,9 @@ struct EmitContext {
   const ParamPlan& params;
   const StagePlan& stages;
   const Rows& rows;
-  bool tree;                  // sums over ranks are added here, in the fixed tree
-  int64_t work_share;         // ranks over which an op's work is spread
-  std::vector<double> flops;  // of each op, over all ranks
+  bool tree;                                        // sums over ranks are added here, in the fixed tree
+  int64_t work_share;                               // ranks over which an op's work is spread
+  std::vector<double> flops;                        // of each op, over all ranks
   std::vector<std::optional<Operand>> locals = {};  // of each value, without memory; none: it does not divide
 };
 

@@ -73,7 +73,7 @@ TEST_P(Faults, a_transfer_over_an_axis_that_the_mesh_lacks) {
 
 TEST_P(Faults, a_transfer_that_writes_less_than_it_reads) {
   const InstrId id = find_reduction();
-  program_.instrs[id].out[0].dims[0] -= 1;
+  program_.instrs[id].out[0].dims.change([](auto& dims) { --dims[0]; });
   EXPECT_EQ(check_symmetric(programs_).error().cause,
             "what it reads and what it writes do not fit each other");
   EXPECT_NE(verify(programs_, *reference_).error().place.find(named(id)), std::string::npos);

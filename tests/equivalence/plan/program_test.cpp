@@ -74,7 +74,7 @@ TEST(program_hash, changes_with_every_operand) {
     changed(instr.peer, 3, instr.kind + " peer");
     changed(instr.layout, instr.layout + 1, instr.kind + " layout");
     changed(instr.offset_step, int64_t{5}, instr.kind + " offset step");
-    changed(instr.attrs, Attrs{{"planted", int64_t{1}}}, instr.kind + " attrs");
+    changed(instr.attrs, SharedAttrs{{"planted", int64_t{1}}}, instr.kind + " attrs");
   }
   for (Instr& instr : program.instrs) {  // nobody has to agree on reasons
     instr.fused.push_back(instr.why);

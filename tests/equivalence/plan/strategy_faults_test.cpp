@@ -496,7 +496,7 @@ TEST_F(ExpertFault, an_experts_gradient_reduced_over_the_axis_of_the_experts) {
 
 TEST_F(ExpertFault, an_exchange_of_fewer_slots_than_there_are) {
   const InstrId id = find(0, [](const Instr& i) { return i.kind == "all_to_all"; });
-  at(0, id).out[0].dims[0] = 1;
+  at(0, id).out[0].dims.change([](auto& dims) { dims[0] = 1; });
   EXPECT_EQ(check_symmetric(programs_).error().code, "V002");
   EXPECT_NE(check_symmetric(programs_).error().place.find(named(id)), std::string::npos);
 }
