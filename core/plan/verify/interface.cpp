@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "plan/verify/checks.h"
-#include "plan/verify/verify.h"
 
 namespace tenon {
 namespace {
@@ -36,21 +35,6 @@ std::vector<Interface::Tensor> tensors_of(const std::vector<Print>& buckets,
                             .print();
   }
   return out;
-}
-
-// One class for each place on the pipeline's axis.
-Status check_one_run(const std::vector<Interface>& classes) {
-  const Interface& first = classes.front();
-  const int64_t wanted = first.pipeline_axis == kNone ? 1 : first.mesh.axes[first.pipeline_axis].size;
-  bool same = std::ssize(classes) == wanted;
-  for (int64_t i = 0; same && i < wanted; ++i) {
-    const Interface& one = classes[static_cast<size_t>(i)];
-    same = one.mesh.axes == first.mesh.axes && one.pipeline_axis == first.pipeline_axis &&
-           one.class_index == i && one.program == first.program && one.batch_axes == first.batch_axes &&
-           one.seq_axes == first.seq_axes;
-  }
-  return same ? Status()
-              : refuse("V005", "the programs of the stages are not of one run", first.program + " program");
 }
 
 // Of each parameter one class has the original, and all of its state; the others have copies that lie alike.
@@ -119,26 +103,23 @@ std::string serialize(const Interface& interface) {
   return out;
 }
 
+Status check_one_run(const std::vector<Interface>& classes) {
+  const Interface& first = classes.front();
+  const int64_t wanted = first.pipeline_axis == kNone ? 1 : first.mesh.axes[first.pipeline_axis].size;
+  bool same = std::ssize(classes) == wanted;
+  for (int64_t i = 0; same && i < wanted; ++i) {
+    const Interface& one = classes[static_cast<size_t>(i)];
+    same = one.mesh.axes == first.mesh.axes && one.pipeline_axis == first.pipeline_axis &&
+           one.class_index == i && one.program == first.program && one.batch_axes == first.batch_axes &&
+           one.seq_axes == first.seq_axes;
+  }
+  return same ? Status()
+              : refuse("V005", "the programs of the stages are not of one run", first.program + " program");
+}
+
 Status check_classes(const std::vector<Interface>& classes, const Reference& reference) {
   TENON_CHECK(check_one_run(classes));
   return check_owners(classes, reference);
-}
-
-Status check_form(const std::vector<Program>& programs) {
-  std::vector<Interface> classes;
-  for (const Program& program : programs) {
-    TENON_CHECK(check_form(program));
-    classes.push_back({program.name,
-                       program.mesh,
-                       program.pipeline_axis,
-                       program.class_index,
-                       program.batch_axes,
-                       program.seq_axes,
-                       {},
-                       {},
-                       {}});
-  }
-  return check_one_run(classes);
 }
 
 }  // namespace tenon

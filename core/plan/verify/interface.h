@@ -50,6 +50,11 @@ struct Interface {
 };
 // Of a program that check_form() accepts.
 Interface interface_of(const Program& program);
+// V005: one for each place on the pipeline's axis, of one run.
+Status check_one_run(const std::vector<Interface>& classes);
+// And V007: of each parameter one has the original, and all of its state; who holds it has it in the same
+// bucket.
+Status check_classes(const std::vector<Interface>& classes, const Reference& reference);
 // In a stable form, for the digest.
 std::string serialize(const Interface& interface);
 

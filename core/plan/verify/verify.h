@@ -41,9 +41,6 @@ Status check_form(const std::vector<Program>& programs);
 // V002, V003: each transfer is one that its axes, its peer and its operands allow, and waits for earlier
 // ones.
 Status check_own_transfers(const Program& program);
-// V005: they are of one run. V007: of each parameter one has the original, and all of its state; and who
-// holds it has it in the same bucket.
-Status check_classes(const std::vector<Interface>& classes, const Reference& reference);
 
 // V005: parameters, which outlive a step, lie where the programs that a run begins with put them: in every
 // class of every kind of program in the same place, in the same parts.

@@ -177,6 +177,23 @@ Status check_form(const Program& program) {
   return check_layouts(program);
 }
 
+Status check_form(const std::vector<Program>& programs) {
+  std::vector<Interface> classes;
+  for (const Program& program : programs) {
+    TENON_CHECK(check_form(program));
+    classes.push_back({program.name,
+                       program.mesh,
+                       program.pipeline_axis,
+                       program.class_index,
+                       program.batch_axes,
+                       program.seq_axes,
+                       {},
+                       {},
+                       {}});
+  }
+  return check_one_run(classes);
+}
+
 Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first) {
   const auto alike = [](const Program& a, const Program& b) {
     return [&a, &b](const TensorInfo& x, const TensorInfo& y) {
