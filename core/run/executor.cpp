@@ -197,7 +197,7 @@ Status Executor::add_updates(const Instr& instr) {
     piece.first = static_cast<uint64_t>(part.first);
     piece.dims = shape.dims.data();
     piece.starts = shape.starts.data();
-    piece.sizes = param.operand.dims.data();
+    piece.sizes = param.operand.dims->data();
     piece.ndim = static_cast<uint32_t>(shape.dims.size());
   }
   return {};
