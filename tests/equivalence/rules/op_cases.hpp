@@ -101,7 +101,7 @@ inline std::vector<int64_t> input_dims(const OpCase& c, const Rule& rule, size_t
   std::vector<int64_t> dims;
   for (int f : rule.inputs[i]) dims.push_back(factor_size(rule.factors[f].name));
   const int64_t group = attr_int(c.attrs, "group");
-  if (group == 0) return dims;
+  if (group == 0 || dims.size() < 2) return dims;
   dims[1] = dims.size() == 5 ? 8 / group : 8;  // [b n e c h], else [b s ..]
   if (rule.factors[rule.inputs[i].back()].name == "k") dims.back() = 2;
   return dims;
