@@ -56,9 +56,10 @@ FlatPart part_at(const Mesh& mesh, const FlatLayout& layout, size_t depth, size_
 }
 
 int64_t most_at(const Mesh& mesh, const FlatLayout& layout, size_t depth) {
+  const size_t together = members_below(mesh, layout, depth);  // that hold the same
   int64_t out = 0;
-  for (size_t member = 0; member < layout.members(); ++member)
-    out = std::max(out, part_at(mesh, layout, depth, member).count);
+  for (size_t first = 0; first < layout.members(); first += together)
+    out = std::max(out, layout.cuts[first + together] - layout.cuts[first]);
   return out;
 }
 
