@@ -21,8 +21,9 @@ class Shared {
   Shared(T value) : value_(std::make_shared<const T>(std::move(value))) {}  // NOLINT: as good as a T
 
   const T& get() const {
+    if (value_) return *value_;
     static const T kNothing{};
-    return value_ ? *value_ : kNothing;
+    return kNothing;
   }
   operator const T&() const { return get(); }  // NOLINT
   const T& operator*() const { return get(); }
