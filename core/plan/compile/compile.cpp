@@ -356,14 +356,15 @@ Result<Compiled> Compiler::programs_of(ProgramKind kind, const JointGraph& joint
       plan_memory(program);
       TENON_CHECK(check_form(program));
     }
-    TENON_TRY(Interface interface, verifier.look(program));
-    out.classes.push_back(std::move(interface));
+    TENON_CHECK(verifier.look(program));
     if (!proved) continue;
     TENON_CHECK(verifier.prove(program));
     portion.take(std::move(program));
   }
   out.reference = reference;
-  TENON_TRY(out.report, verifier.close());
+  TENON_CHECK(verifier.prove_together());
+  out.classes = verifier.classes();
+  out.report = verifier.report();
   out.report.passed.insert(out.report.passed.begin(),
                            fmt::format("types: {} values placed", joint.graph.values().size()));
   return out;

@@ -184,12 +184,14 @@ Verifier::Verifier(const Reference& reference)
 
 Verifier::~Verifier() = default;
 
-Result<Interface> Verifier::look(const Program& program) {
+Status Verifier::look(const Program& program) {
   TENON_CHECK(check_own_transfers(program));
   list_ranks(program, state_->ranks);
   state_->classes.push_back(interface_of(program));
-  return state_->classes.back();
+  return {};
 }
+
+const std::vector<Interface>& Verifier::classes() const { return state_->classes; }
 
 Status Verifier::prove(const Program& program) {
   TENON_CHECK(check_memory(program));
@@ -204,28 +206,30 @@ Status Verifier::prove(const Program& program) {
   return {};
 }
 
-Result<VerifyReport> Verifier::close() const {
+Status Verifier::prove_together() const {
+  TENON_CHECK(check_symmetric(state_->classes));
+  if (!state_->ranks.empty()) TENON_CHECK(check_transfers(state_->ranks));
+  return check_classes(state_->classes, state_->reference);
+}
+
+VerifyReport Verifier::report() const {
   const State& all = *state_;
-  VerifyReport report;
-  TENON_CHECK(check_symmetric(all.classes));
-  const int64_t world = all.reference.mesh.world();
-  report.passed.push_back(fmt::format("transfers match and cannot deadlock, {} ranks by symmetry", world));
-  if (!all.ranks.empty()) {
-    TENON_CHECK(check_transfers(all.ranks));
-    report.passed.push_back(
-        fmt::format("the same, every rank run: {} transfers on rank 0", all.ranks.front().size()));
-  }
-  TENON_CHECK(check_classes(all.classes, all.reference));
   const std::string which = all.proved == all.classes.size() ? ""
                                                              : fmt::format(", of {} of {} classes of ranks",
                                                                            all.proved, all.classes.size());
-  report.passed.push_back(
+  VerifyReport out;
+  out.passed.push_back(
+      fmt::format("transfers match and cannot deadlock, {} ranks by symmetry", all.reference.mesh.world()));
+  if (!all.ranks.empty())
+    out.passed.push_back(
+        fmt::format("the same, every rank run: {} transfers on rank 0", all.ranks.front().size()));
+  out.passed.push_back(
       fmt::format("no races, no read before a write, peak memory: {} instructions, {} buffers{}", all.instrs,
                   all.buffers, which));
-  report.passed.push_back(
+  out.passed.push_back(
       fmt::format("all that a step leaves is what the model says: {} parameters, {} outputs{}",
                   all.reference.joint->params.size(), all.outputs, which));
-  return report;
+  return out;
 }
 
 Result<VerifyReport> verify(const std::vector<Program>& programs, const Reference& reference) {
@@ -234,9 +238,9 @@ Result<VerifyReport> verify(const std::vector<Program>& programs, const Referenc
     return refuse("V007", "is for another mesh", programs.front().name + " program");
   Verifier verifier(reference);
   for (const Program& program : programs) TENON_CHECK(verifier.look(program));
-  TENON_CHECK(verifier.close());
+  TENON_CHECK(verifier.prove_together());
   for (const Program& program : programs) TENON_CHECK(verifier.prove(program));
-  return verifier.close();
+  return verifier.report();
 }
 
 }  // namespace tenon

@@ -18,12 +18,16 @@ class Verifier {
   explicit Verifier(const Reference& reference);
   ~Verifier();
 
-  // What the proof of the whole needs of each class, in order; its interface. Memory need not be planned.
-  Result<Interface> look(const Program& program);
+  // What the proof of the whole needs of each class, in order. Memory need not be planned.
+  Status look(const Program& program);
   // What concerns one class alone, against the reference. Needs check_form(), and that it was looked at.
   Status prove(const Program& program);
-  // What concerns all classes together, when each was looked at, and what was proved of which.
-  Result<VerifyReport> close() const;
+  // What concerns all classes together, when each was looked at.
+  Status prove_together() const;
+  // What was proved, of which.
+  VerifyReport report() const;
+  // The interfaces of what was looked at.
+  const std::vector<Interface>& classes() const;
 
  private:
   struct State;
