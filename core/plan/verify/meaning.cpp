@@ -28,22 +28,31 @@ std::vector<AxisId> shared_axes(const Mesh& mesh, const std::vector<AxisId>& axe
 
 }  // namespace
 
+// What is expected, and the forms and typed kernels that were met, which classes have in common.
+struct Meaning::Shared {
+  Shared(const Reference& reference, const std::vector<AxisId>& batch)
+      : expected(expect(reference, !batch.empty())),
+        following{reference, expected, Forms(reference.mesh),
+                  KernelRules(following.forms, expected.real, reference.exact),
+                  TransferRules(following.forms, batch, reference.exact)} {}
+
+  const Expected expected;
+  Following following;
+};
+
+Meaning::Meaning(const Reference& reference) : reference_(reference) {}
+Meaning::~Meaning() = default;
+
 Status Meaning::check(const Program& program) {
   if (program.mesh.axes != reference_.mesh.axes)
     return refuse("V007", "is for another mesh", program.name + " program");
-  const std::vector<AxisId> batch = shared_axes(program.mesh, program.batch_axes);
-  if (!expected_) expected_ = expect(reference_, !batch.empty());
-  const auto run = [&](bool suspecting, std::optional<InstrId>& suspected) {
-    Following shared{reference_, *expected_, Forms(program.mesh),
-                     KernelRules(shared.forms, expected_->real, reference_.exact),
-                     TransferRules(shared.forms, batch, reference_.exact)};
-    return follow(program, shared, suspecting, suspected);
-  };
+  if (shared_ == nullptr)
+    shared_ = std::make_unique<Shared>(reference_, shared_axes(program.mesh, program.batch_axes));
   std::optional<InstrId> suspected;
-  Status status = run(false, suspected);
+  Status status = follow(program, shared_->following, false, suspected);
   if (status.ok()) return status;
   Error error = std::move(status).error();
-  (void)run(true, suspected);  // once more, to say where it began
+  (void)follow(program, shared_->following, true, suspected);  // once more, to say where it began
   if (suspected) {
     error.cause += fmt::format("; the first result that is not what its name says is that of {}",
                                where(program, *suspected));

@@ -169,6 +169,8 @@ Status check_every_rank(const std::vector<Program>& programs) {
 }
 
 struct Verifier::State {
+  explicit State(const Reference& given) : reference(given), meaning(given) {}
+
   const Reference& reference;
   Meaning meaning;
   std::vector<Interface> classes;
@@ -176,8 +178,7 @@ struct Verifier::State {
   size_t proved = 0, instrs = 0, buffers = 0, outputs = 0;
 };
 
-Verifier::Verifier(const Reference& reference)
-    : state_(std::make_unique<State>(State{reference, Meaning(reference), {}, {}})) {
+Verifier::Verifier(const Reference& reference) : state_(std::make_unique<State>(reference)) {
   const int64_t world = reference.mesh.world();
   if (world <= kBruteForceWorld) state_->ranks.resize(static_cast<size_t>(world));
 }

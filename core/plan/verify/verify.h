@@ -79,12 +79,14 @@ Status check_uses(const Program& program);
 // docs/explanation/step-program.md for what this proves and what it trusts.
 class Meaning {
  public:
-  explicit Meaning(const Reference& reference) : reference_(reference) {}
+  explicit Meaning(const Reference& reference);
+  ~Meaning();
   Status check(const Program& program);
 
  private:
+  struct Shared;
   const Reference& reference_;
-  std::optional<Expected> expected_;
+  std::unique_ptr<Shared> shared_;  // by all classes: made with the first
 };
 Status check_meaning(const std::vector<Program>& programs, const Reference& reference);
 
