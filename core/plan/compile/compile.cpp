@@ -370,24 +370,23 @@ Result<Compiled> Compiler::programs_of(ProgramKind kind, const JointGraph& joint
   return out;
 }
 
-Result<Compiled> Compiler::all(ProgramKind kind) const {
-  std::vector<Program> kept;
-  TENON_TRY(Compiled out, portion(kind, {[](const Program&) { return true; },
-                                         [&](Program&& program) { kept.push_back(std::move(program)); }}));
-  out.programs = std::move(kept);
+Result<Compiled> Compiler::kept(ProgramKind kind, const std::function<bool(const Program&)>& wanted) const {
+  std::vector<Program> programs;
+  TENON_TRY(Compiled out,
+            portion(kind, {wanted, [&](Program&& program) { programs.push_back(std::move(program)); }}));
+  out.programs = std::move(programs);
   return out;
 }
 
+Result<Compiled> Compiler::all(ProgramKind kind) const {
+  return kept(kind, [](const Program&) { return true; });
+}
+
 Result<Compiled> Compiler::of_rank(int64_t rank, ProgramKind kind) const {
-  const auto own = [rank](const Program& program) {
+  return kept(kind, [rank](const Program& program) {
     return program.pipeline_axis == kNone ||
            program.mesh.coordinate(rank)[program.pipeline_axis] == program.class_index;
-  };
-  std::vector<Program> kept;
-  TENON_TRY(Compiled out,
-            portion(kind, {own, [&](Program&& program) { kept.push_back(std::move(program)); }}));
-  out.programs = std::move(kept);
-  return out;
+  });
 }
 
 Result<Compiled> Compiler::each(ProgramKind kind, const std::function<void(const Program&)>& visit) const {

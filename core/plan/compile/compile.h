@@ -79,6 +79,7 @@ class Compiler {
   };
   explicit Compiler(std::shared_ptr<const Draft> draft);
   Result<Compiled> portion(ProgramKind kind, const Portion& portion) const;
+  Result<Compiled> kept(ProgramKind kind, const std::function<bool(const Program&)>& wanted) const;
   Result<Compiled> programs_of(ProgramKind kind, const JointGraph& joint, const Rows& rows,
                                const Portion& portion) const;
 
