@@ -11,15 +11,6 @@
 namespace tenon {
 namespace {
 
-Form form_of(const Value& value, Dtype dtype, const Placement& placement) {
-  Form out = form_of(dtype, {});
-  for (size_t d = 0; d < value.dims.size(); ++d)
-    out.dims.push_back({value.dims[d].size, placement.dims[d], 0, 1});
-  for (const Partial& partial : placement.partials) out.partials.push_back(partial.axis);
-  std::ranges::sort(out.partials);
-  return out;
-}
-
 bool same(const Content& a, const Content& b) {
   const auto leaf = [](const auto& x, const auto& y) {
     return x.second.microbatch == y.second.microbatch || !x.second.known();
@@ -97,7 +88,7 @@ Result<Memory::Pieces> Follower::handed_value(const Instr& instr, const Handed& 
   if (it == expected_.crossing.end() || instr.microbatch < 0 || mb >= it->second.prints.size())
     return refused("is of a value that no microbatch makes");
   const Value& value = shared_.reference.joint->graph.value(handed.value);
-  return one_piece(form_of(value, value.dtype, handed.placement), it->second.prints[mb],
+  return one_piece(form_of(value.dtype, value.dims, handed.placement), it->second.prints[mb],
                    it->second.of_microbatch ? instr.microbatch : kOfAll);
 }
 
@@ -109,7 +100,8 @@ Result<Memory::Pieces> Follower::handed_output(const Handed& handed) {
     const auto print = expected_.outputs.find(name);
     if (id != handed.value || print == expected_.outputs.end()) continue;
     const Value& value = shared_.reference.joint->graph.value(id);
-    return one_piece(form_of(value, value.dtype, handed.placement), print->second, of_all_microbatches());
+    return one_piece(form_of(value.dtype, value.dims, handed.placement), print->second,
+                     of_all_microbatches());
   }
   return refused("is of a value that is no output");
 }
@@ -124,7 +116,7 @@ Result<Memory::Pieces> Follower::handed_gradient(const Handed& handed, int klass
   if (addend == addends.end())
     return refused(fmt::format("stage {} makes no gradient of '{}'", klass, value.name));
   const bool exact = shared_.reference.exact;
-  const Form form = form_of(value, value.dtype, exact ? handed.placement : handed.gradient);
+  const Form form = form_of(value.dtype, value.dims, exact ? handed.placement : handed.gradient);
   const Content content{addend->second, forms_.id(form), {}, nullptr, of_all_microbatches()};
   return in_bucket(content, layout, exact ? program_.layouts[layout].depth() : 0);
 }
@@ -133,7 +125,7 @@ Result<Memory::Pieces> Follower::handed_gradient(const Handed& handed, int klass
 Result<Memory::Pieces> Follower::handed_param(const Handed& handed) {
   const Value& value = shared_.reference.joint->graph.value(handed.value);
   TENON_TRY(const uint32_t layout, bucket_of(value.name));
-  const Form form = form_of(value, value.dtype, handed.placement);
+  const Form form = form_of(value.dtype, value.dims, handed.placement);
   const Content content{expected_.params.at(value.name).after, forms_.id(form), {}, nullptr, kOfAll};
   return in_bucket(content, layout, program_.layouts[layout].param_depth);
 }

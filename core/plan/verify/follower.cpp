@@ -106,9 +106,7 @@ Status Follower::place_tensor(const TensorInfo& info, const Print& print, const 
       info.operand.buffer >= program_.buffers.size())
     return wrong("is in no bucket");
   const FlatLayout& layout = program_.layouts[info.layout];
-  Form form = form_of(info.operand.dtype, {});
-  for (size_t d = 0; d < info.dims.size() && d < info.placement.dims.size(); ++d)
-    form.dims.push_back({info.dims[d].size, info.placement.dims[d], 0, 1});
+  const Form form = form_of(info.operand.dtype, info.dims, info.placement);
   const bool fits = info.dims == value.dims && info.placement.dims.size() == info.dims.size() &&
                     info.placement.partials.empty() && info.operand.dtype == dtype && forms_.sound(form);
   if (!fits) return wrong("has other dims or another dtype than the model says");
@@ -159,9 +157,7 @@ Status Follower::check_tensor(const TensorInfo& info, const Print& print) const 
                      part.parts->depth == info.depth && part.parts->block.n == 0;
     if (cut) found = part.parts->leaves[info.leaf].second;
   }
-  Form form = form_of(info.operand.dtype, {});
-  for (size_t d = 0; d < info.dims.size(); ++d)
-    form.dims.push_back({info.dims[d].size, info.placement.dims[d], 0, 1});
+  const Form form = form_of(info.operand.dtype, info.dims, info.placement);
   const bool form_fits = found.form != kNone && forms_[found.form] == form;
   if (form_fits && found.print == print) return {};
   const bool untouched = form_fits && found.print == param_print(info.name);

@@ -46,6 +46,15 @@ Form form_of(Dtype dtype, std::vector<DimForm> dims) {
   return out;
 }
 
+Form form_of(Dtype dtype, const Dims& dims, const Placement& placement) {
+  Form out = form_of(dtype, {});
+  for (size_t d = 0; d < dims.size() && d < placement.dims.size(); ++d)
+    out.dims.push_back({dims[d].size, placement.dims[d], 0, 1});
+  for (const Partial& partial : placement.partials) out.partials.push_back(partial.axis);
+  std::ranges::sort(out.partials);
+  return out;
+}
+
 bool Form::plain() const {
   return shift == 0 && blocks.empty() && block.n == 0 && slab.of == 1 && slab.axes.empty() &&
          std::ranges::all_of(dims, [](const DimForm& dim) { return dim.of == 1; });

@@ -57,6 +57,8 @@ struct Form {
 
 // Of a value that is cut by nothing yet.
 Form form_of(Dtype dtype, std::vector<DimForm> dims);
+// Of one that is placed: as far as both have dims.
+Form form_of(Dtype dtype, const Dims& dims, const Placement& placement);
 
 using FormId = uint32_t;
 
