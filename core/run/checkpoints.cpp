@@ -16,37 +16,6 @@ checkpoint::Shape shape_of(const TensorInfo& tensor) {
   return out;
 }
 
-// The box of the tensor that a rank holds.
-checkpoint::Box box_of(const TensorInfo& tensor, const Mesh& mesh, int64_t rank) {
-  const auto at = mesh.coordinate(rank);
-  checkpoint::Box box;
-  for (size_t d = 0; d < tensor.dims.size(); ++d) {
-    const int64_t index = index_on(mesh, at, tensor.placement.dims[d]);
-    box.push_back({index * tensor.operand.dims[d], tensor.operand.dims[d]});
-  }
-  return box;
-}
-
-// Of the ranks that hold the same part of a tensor, one writes it: they take turns over the tensors. Those
-// ranks differ only in coordinates on axes that neither shard the tensor nor cut its layout.
-bool writes(const Program& program, const TensorInfo& tensor, size_t index, int64_t rank) {
-  if (tensor.copy) return false;
-  std::vector<bool> cuts(program.mesh.axes.size());
-  for (const auto& dim : tensor.placement.dims) {
-    for (AxisId axis : dim) cuts[axis] = true;
-  }
-  for (AxisId axis : axes_between(program.layouts[tensor.layout], 0, tensor.depth)) cuts[axis] = true;
-  if (program.pipeline_axis != kNone) cuts[program.pipeline_axis] = true;
-  const auto at = program.mesh.coordinate(rank);
-  int64_t mine = 0, holders = 1;
-  for (size_t axis = 0; axis < cuts.size(); ++axis) {
-    if (cuts[axis]) continue;
-    mine = mine * program.mesh.axes[axis].size + at[axis];
-    holders *= program.mesh.axes[axis].size;
-  }
-  return static_cast<int64_t>(index) % holders == mine;
-}
-
 // What of a recipe a checkpoint fixes beside the model: it decides which sample comes when, and which never.
 struct Fixed {
   const char* name;
@@ -81,19 +50,17 @@ std::string Checkpoints::meta() const {
 // What this rank writes: its parts of the tensors that no other rank writes.
 std::vector<checkpoint::TensorPart> Checkpoints::parts_to_save() const {
   const Tensors& tensors = session_.tensors();
-  const RankDevice& device = session_.device();
   std::vector<checkpoint::TensorPart> parts;
-  size_t index = 0;
   for (const auto* list : {&tensors.params(), &tensors.states()}) {
     for (const TensorInfo& tensor : *list) {
-      if (!writes(tensors.layout(), tensor, index++, device.id().rank)) continue;
-      const Held part = tensors.held(tensor);
-      if (part.count == 0 && tensor.operand.elements() > 0) continue;
+      if (!tensors.speaks_for(tensor)) continue;
+      const checkpoint::Slice slice = tensors.slice(tensor);
+      if (slice.flat.size == 0 && tensor.operand.elements() > 0) continue;
       std::optional<checkpoint::Range> range;
-      if (tensor.depth > 0) range = checkpoint::Range{part.first, part.count};
-      parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor),
-                       box_of(tensor, device.mesh(), device.id().rank), range, tensors.data(tensor),
-                       static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))});
+      if (tensor.depth > 0) range = slice.flat;
+      parts.push_back({tensor.name, static_cast<uint32_t>(tensor.operand.dtype), shape_of(tensor), slice.box,
+                       range, tensors.data(tensor),
+                       static_cast<uint64_t>(slice.flat.size * size_of(tensor.operand.dtype))});
     }
   }
   return parts;
@@ -172,14 +139,11 @@ Status Checkpoints::check_same_run(const checkpoint::Manifest& manifest, const J
 
 Status Checkpoints::read_tensors(const checkpoint::Checkpoint& from) const {
   const Tensors& tensors = session_.tensors();
-  const RankDevice& device = session_.device();
   for (const auto* list : {&tensors.params(), &tensors.states()}) {
     for (const TensorInfo& tensor : *list) {
-      const Held part = tensors.held(tensor);
-      const checkpoint::Slice slice{box_of(tensor, device.mesh(), device.id().rank),
-                                    {part.first, part.count}};
+      const checkpoint::Slice slice = tensors.slice(tensor);
       TENON_CHECK(from.read(tensor.name, slice, tensors.data(tensor),
-                            static_cast<uint64_t>(part.count * size_of(tensor.operand.dtype))));
+                            static_cast<uint64_t>(slice.flat.size * size_of(tensor.operand.dtype))));
     }
   }
   return {};

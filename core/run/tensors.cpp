@@ -24,26 +24,28 @@ void fill_part(Init init, uint64_t key, int64_t first, std::span<Real> out) {
   }
 }
 
-// First index of each dim of the part that a rank computes with of a tensor.
-std::vector<int64_t> part_start(const TensorInfo& tensor, const Mesh& mesh, int64_t rank) {
+// The box of the tensor that a rank computes with.
+checkpoint::Box box_of(const TensorInfo& tensor, const Mesh& mesh, int64_t rank) {
   const auto at = mesh.coordinate(rank);
-  std::vector<int64_t> start;
-  for (size_t d = 0; d < tensor.dims.size(); ++d)
-    start.push_back(index_on(mesh, at, tensor.placement.dims[d]) * tensor.operand.dims[d]);
-  return start;
+  checkpoint::Box box;
+  for (size_t d = 0; d < tensor.dims.size(); ++d) {
+    const int64_t index = index_on(mesh, at, tensor.placement.dims[d]);
+    box.push_back({index * tensor.operand.dims[d], tensor.operand.dims[d]});
+  }
+  return box;
 }
 
 // Calls visit(global offset, local offset, count) for each run that is contiguous in both.
 template <class Visit>
-void each_run(const TensorInfo& tensor, const std::vector<int64_t>& start, Visit visit) {
+void each_run(const TensorInfo& tensor, const checkpoint::Box& box, Visit visit) {
   const auto& local = tensor.operand.dims;
   const int64_t run = local.empty() ? 1 : local.back();
   const int64_t runs = run == 0 ? 0 : tensor.operand.elements() / run;
   for (int64_t r = 0; r < runs; ++r) {
     int64_t rest = r, stride = local.empty() ? 1 : tensor.dims.back().size;
-    int64_t global = local.empty() ? 0 : start.back();
+    int64_t global = local.empty() ? 0 : box.back().start;
     for (size_t d = local.size() - (local.empty() ? 0 : 1); d-- > 0;) {
-      global += (start[d] + rest % local[d]) * stride;
+      global += (box[d].start + rest % local[d]) * stride;
       rest /= local[d];
       stride *= tensor.dims[d].size;
     }
@@ -58,7 +60,7 @@ void Tensors::initialise(uint64_t seed) const {
     const uint64_t key = key_from(seed, "init/" + param.name);
     char* base = data(param);
     const Held part = held(param);
-    each_run(param, part_start(param, device_.mesh(), device_.id().rank),
+    each_run(param, box_of(param, device_.mesh(), device_.id().rank),
              [&](int64_t global, int64_t local, int64_t n) {
                const int64_t lo = std::max(local, part.first),
                              hi = std::min(local + n, part.first + part.count);
@@ -86,6 +88,40 @@ const TensorInfo* Tensors::find(const std::string& name) const {
 char* Tensors::data(const TensorInfo& tensor) const {
   const Held part = held(tensor);
   return device_.address(layout_, Operand{part.buffer, part.offset, tensor.operand.dtype, {}, ""});
+}
+
+checkpoint::Slice Tensors::slice(const TensorInfo& tensor) const {
+  const Held part = held(tensor);
+  return {box_of(tensor, device_.mesh(), device_.id().rank), {part.first, part.count}};
+}
+
+// Ranks with the same part differ only in coordinates on axes that neither shard the tensor nor cut its
+// layout. They take turns over the tensors.
+bool Tensors::speaks_for(const TensorInfo& tensor) const {
+  if (tensor.copy) return false;
+  const Mesh& mesh = layout_.mesh;
+  std::vector<bool> cuts(mesh.axes.size());
+  for (const auto& dim : tensor.placement.dims) {
+    for (AxisId axis : dim) cuts[axis] = true;
+  }
+  for (AxisId axis : axes_between(layout_.layouts[tensor.layout], 0, tensor.depth)) cuts[axis] = true;
+  if (layout_.pipeline_axis != kNone) cuts[layout_.pipeline_axis] = true;
+  const auto at = mesh.coordinate(device_.id().rank);
+  int64_t mine = 0, holders = 1;
+  for (size_t axis = 0; axis < cuts.size(); ++axis) {
+    if (cuts[axis]) continue;
+    mine = mine * mesh.axes[axis].size + at[axis];
+    holders *= mesh.axes[axis].size;
+  }
+  return index_of(tensor) % holders == mine;
+}
+
+int64_t Tensors::index_of(const TensorInfo& tensor) const {
+  const auto in = [&](const std::vector<TensorInfo>& list) {
+    return std::ranges::find(list, &tensor, [](const TensorInfo& one) { return &one; }) - list.begin();
+  };
+  const int64_t index = in(params());
+  return index < std::ssize(params()) ? index : index + in(states());
 }
 
 GradientPart gradient_of(const Program& train, const RankDevice& device, const std::string& param) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "run/checkpoint/geometry.h"
 #include "run/device.h"
 
 namespace tenon {
@@ -21,11 +22,18 @@ class Tensors {
   // What this rank holds of one, and where that is.
   Held held(const TensorInfo& tensor) const { return held_by(layout_, tensor, device_.id().rank); }
   char* data(const TensorInfo& tensor) const;
+  // Which elements of the whole tensor those are.
+  checkpoint::Slice slice(const TensorInfo& tensor) const;
+  // Whether this rank speaks for its part of one of its params() or states(): one of the ranks that hold the
+  // same part does.
+  bool speaks_for(const TensorInfo& tensor) const;
 
   // Fills the parameters with the numbers that the recipe's seed gives, whatever the placement.
   void initialise(uint64_t seed) const;
 
  private:
+  int64_t index_of(const TensorInfo& tensor) const;  // among parameters, then states
+
   const Program& layout_;
   const RankDevice& device_;
 };
