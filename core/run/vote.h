@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "run/device.h"
+#include "run/word_sum.h"
 
 namespace tenon {
 
@@ -17,11 +17,9 @@ class Vote {
   Result<bool> any(bool mine, int64_t step);
 
  private:
-  explicit Vote(RankDevice& device) : device_(device) {}
+  explicit Vote(std::unique_ptr<WordSum> sum) : sum_(std::move(sum)) {}
 
-  RankDevice& device_;
-  int64_t word_ = 0;
-  Handle<tenon_comm_plan> sum_;  // of `word_`; NULL when the world is 1
+  std::unique_ptr<WordSum> sum_;
 };
 
 }  // namespace tenon
