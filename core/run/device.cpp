@@ -109,6 +109,7 @@ Result<tenon_comm_group*> RankDevice::group(const std::vector<AxisId>& axes) {
 }
 
 void RankDevice::abort() {
+  aborted_.store(true, std::memory_order_relaxed);
   if (domain_ != nullptr) plugins_.comm.table->abort(domain_.get());
 }
 

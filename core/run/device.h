@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <map>
 
 #include "plan/program/program.h"
@@ -45,8 +46,10 @@ class RankDevice {
   Result<tenon_comm_group*> group(const std::vector<AxisId>& axes);
   tenon_comm_domain* domain() const { return domain_.get(); }
   int64_t timeout_ns() const { return timeout_ns_; }
-  // Ends every wait of this rank's communication. [thread-safe]
+  // Ends every wait of this rank's communication, and what executes here between two instructions, for good.
+  // [thread-safe]
   void abort();
+  bool is_aborted() const { return aborted_.load(std::memory_order_relaxed); }
 
  private:
   RankDevice(const PluginSet& plugins, RankId id, Mesh mesh)
@@ -63,6 +66,7 @@ class RankDevice {
   Handle<tenon_comm_domain> domain_;                // NULL when world is 1
   std::map<std::vector<AxisId>, Handle<tenon_comm_group>> groups_;
   std::vector<Handle<void>> memory_;
+  std::atomic<bool> aborted_{false};
   std::array<char*, kNumSpaces> base_{};
   std::array<uint64_t, kNumSpaces> bytes_{};
 };

@@ -213,13 +213,21 @@ Executor::ParamShape Executor::shape_of(const TensorInfo& param) const {
   return out;
 }
 
+std::string Executor::place_of(InstrId id, const std::string& who) const {
+  const Instr& instr = program_.instrs[id];
+  return fmt::format("{} program, instruction {} ({}{}{}), {}, rank {}", program_.name, id, instr.kind,
+                     instr.out.empty() ? "" : " ", instr.out.empty() ? "" : instr.out[0].name, who,
+                     device_.id().rank);
+}
+
 Error Executor::located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const {
   Error out = from_abi(code, error, "");
-  const Instr& instr = program_.instrs[id];
-  out.place = fmt::format("{} program, instruction {} ({}{}{}), {}, rank {}", program_.name, id, instr.kind,
-                          instr.out.empty() ? "" : " ", instr.out.empty() ? "" : instr.out[0].name, who,
-                          device_.id().rank);
+  out.place = place_of(id, who);
   return out;
+}
+
+Error Executor::aborted(InstrId id) const {
+  return Error{"W011", "the work was aborted", place_of(id, "not begun"), "", TENON_E_ABORTED};
 }
 
 // Waits for all that was started on the lane before, too: that is what Order promises.
@@ -282,6 +290,7 @@ Status Executor::run_all(const tenon_step_scalars& scalars, Waits waits) {
   for (InstrId id = 0; id < records_.size(); ++id) {
     const Record& record = records_[id];
     now_.store(id, std::memory_order_relaxed);
+    if (device_.is_aborted()) return aborted(id);
     if constexpr (kTraced) times_[id].ready = trace_now();
     for (uint32_t w = 0; w < record.num_waits; ++w) TENON_CHECK(wait(waits_[record.first_wait + w]));
     if constexpr (kTraced) times_[id].start = trace_now();

@@ -22,7 +22,8 @@ class Executor {
   // for the other end may need work of this rank first. The results are the same.
   enum class Waits : uint8_t { planned, at_once };
   // One step. `lr` and `step` reach the optimizer; inputs must be in place. Errors name the instruction.
-  // `times`, where given, has an entry for each instruction, which is written.
+  // W011 where the device is aborted. `times`, where given, has an entry for each instruction, which is
+  // written.
   Status run(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
   // Seconds in which the last run() did nothing but wait for transfers, or start them.
   double transfer_seconds() const { return transfer_seconds_; }
@@ -77,7 +78,9 @@ class Executor {
   Status run_all(const tenon_step_scalars& scalars, Waits waits);
   Status execute(InstrId id, const tenon_step_scalars& scalars);
   Status wait(InstrId id);
+  std::string place_of(InstrId id, const std::string& who) const;
   Error located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const;
+  Error aborted(InstrId id) const;
 
   const Program& program_;
   RankDevice& device_;
