@@ -1,5 +1,7 @@
 #include "run/rendezvous/tcp_client.h"
 
+#include <sys/socket.h>
+
 namespace tenon::run {
 
 namespace {
@@ -89,6 +91,8 @@ Result<std::string> TcpClient::get(const std::string& key, int64_t timeout_ns) {
   if (reply.kind != TENON_OK) return error_of(reply, place_);
   return std::move(reply.body);
 }
+
+void TcpClient::abort() { shutdown(socket_.get(), SHUT_RDWR); }
 
 Result<Reply> TcpClient::call(Request request, const Deadline& deadline) {
   if (request.key.empty() || request.key.size() > kMaxKeyBytes || request.value.size() > kMaxValueBytes) {

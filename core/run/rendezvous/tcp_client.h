@@ -34,6 +34,9 @@ class TcpClient final : public Rendezvous {
   static Result<std::unique_ptr<TcpClient>> connect(const ClientOptions& options);
   Status set(const std::string& key, std::string_view value) override;
   Result<std::string> get(const std::string& key, int64_t timeout_ns) override;
+  // Gives the connection up: every call, waiting now or made later, fails with W023. Returns at once.
+  // [thread-safe]
+  void abort();
 
  private:
   TcpClient(Fd socket, const std::string& place, std::string key_to_server, std::string key_to_client)
