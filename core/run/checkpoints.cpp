@@ -42,7 +42,7 @@ std::string Checkpoints::meta() const {
   meta["recipe_sha256"] = sha256_hex(recipe.document);
   meta["mesh"] = session_.device().mesh().text();
   meta["attempt"] = attempt_;
-  meta["samples_seen"] = session_.steps_done() * recipe.batch;
+  meta["samples_seen"] = session_.samples_seen();
   meta["data"] = {{"plugin", session_.device().plugins().data.id}, {"digest", session_.feeder().digest()}};
   return canonical(meta);
 }
@@ -162,7 +162,7 @@ Result<Loaded> Checkpoints::load(checkpoint::Storage& storage, const std::string
   TENON_TRY(const Json meta, parse_json(from.manifest().meta, out.directory));
   TENON_CHECK(check_same_run(from.manifest(), meta, out.directory));
   TENON_CHECK(read_tensors(from));
-  session_.go_on_from(from.manifest().id.step);
+  session_.go_on_from(from.manifest().id.step, meta.at("samples_seen").get<int64_t>());
   attempt_ = meta.at("attempt").get<int64_t>() + 1;
   out.run_id = from.manifest().id.run_id;
   return out;

@@ -60,6 +60,22 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   return out;
 }
 
+MemoryReport planned_memory(const Programs& programs, int64_t rank) {
+  std::array<uint64_t, kNumSpaces> most{};
+  MemoryReport out;
+  for (const Compiled* compiled : {&programs.layout(), &programs.eval, &programs.logits}) {
+    const Program& program = compiled->of(rank);
+    for (size_t i = 0; i < kNumSpaces; ++i) most[i] = std::max(most[i], program.space_bytes[i]);
+    out.kernels_private = std::max(out.kernels_private, program.kernel_private_bytes);
+  }
+  const auto of = [&](Space space) { return most[static_cast<size_t>(space)]; };
+  out.params = of(Space::param);
+  out.state = of(Space::state);
+  out.inputs = of(Space::input);
+  out.arena = of(Space::arena);
+  return out;
+}
+
 Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
                                                          int64_t world, bool training,
                                                          std::optional<int64_t> rank) {
@@ -80,24 +96,48 @@ Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, c
   return std::shared_ptr<const Programs>(out);
 }
 
-Status check_vocabulary(const Compiled& compiled, int64_t limit) {
-  const JointGraph& model = *compiled.reference->joint;
+namespace {
+
+ValueId operand_named(const Op& op, const char* name) {
+  const auto found = std::ranges::find(op.def->in, name, &OperandDef::name);
+  const auto at = static_cast<size_t>(found - op.def->in.begin());
+  return at < op.in.size() ? op.in[at] : kNone;
+}
+
+// Of those that tokens are looked up in; NULL: none is.
+const Value* smallest_table(const JointGraph& model) {
+  const Value* smallest = nullptr;
   for (const Op& op : model.graph.ops()) {
-    const auto named = [&](const char* name) {
-      const auto found = std::ranges::find(op.def->in, name, &OperandDef::name);
-      const auto at = static_cast<size_t>(found - op.def->in.begin());
-      return at < op.in.size() ? op.in[at] : kNone;
-    };
-    const ValueId ids = named("ids"), table = named("w");
+    const ValueId ids = operand_named(op, "ids"), table = operand_named(op, "w");
     if (ids == kNone || table == kNone || ids != model.inputs.at("tokens")) continue;
     const Value& param = model.graph.value(table);
-    if (param.role != Role::param || limit <= param.dims[0].size) continue;
-    return Error{"D003",
-                 fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, param.name,
-                             param.dims[0].size),
-                 "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
+    if (param.role != Role::param) continue;
+    if (smallest == nullptr || param.dims[0].size < smallest->dims[0].size) smallest = &param;
   }
-  return {};
+  return smallest;
+}
+
+}  // namespace
+
+TokenLimits token_limits(const Compiled& compiled) {
+  const JointGraph& model = *compiled.reference->joint;
+  TokenLimits out;
+  if (const Value* const table = smallest_table(model)) out.tokens = table->dims[0].size;
+  for (const Op& op : model.graph.ops()) {
+    const ValueId targets = operand_named(op, "targets"), logits = operand_named(op, "logits");
+    if (targets == kNone || logits == kNone || targets != model.inputs.at("targets")) continue;
+    out.targets = std::min(out.targets, model.graph.value(logits).dims.back().size);
+  }
+  return out;
+}
+
+Status check_vocabulary(const Compiled& compiled, int64_t limit) {
+  const Value* const table = smallest_table(*compiled.reference->joint);
+  if (table == nullptr || limit <= table->dims[0].size) return {};
+  return Error{"D003",
+               fmt::format("the data has tokens up to {}, but '{}' has {} rows", limit - 1, table->name,
+                           table->dims[0].size),
+               "/model", fmt::format("set the model's vocabulary to {}", limit), TENON_E_RECIPE};
 }
 
 int64_t num_parameters(const Compiled& compiled) {

@@ -23,12 +23,26 @@ struct Programs {
 // `mesh`: resolved; that of the options has the axes split that strategies want split.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
+struct MemoryReport {
+  uint64_t params = 0, state = 0, inputs = 0, arena = 0;  // planned bytes
+  uint64_t kernels_private = 0;                           // declared by the kernels plugin
+  uint64_t total() const { return params + state + inputs + arena + kernels_private; }
+};
+// What a rank needs, whose programs must be among them: these share its memory.
+MemoryReport planned_memory(const Programs& programs, int64_t rank);
+
 // Pure as compile(), and with its errors. `rank`: only what this rank runs is proved and kept, as
 // Compiler::of_rank() does.
 Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, const PluginSet& plugins,
                                                          int64_t world, bool training,
                                                          std::optional<int64_t> rank = {});
 
+// Below what number the model knows tokens, and targets: the rows of the smallest table that it looks tokens
+// up in, and how many logits it has. INT32_MAX where it has neither.
+struct TokenLimits {
+  int64_t tokens = INT32_MAX, targets = INT32_MAX;
+};
+TokenLimits token_limits(const Compiled& compiled);
 // Error D003 unless every table that the model looks tokens up in has a row for each token below `limit`.
 Status check_vocabulary(const Compiled& compiled, int64_t limit);
 

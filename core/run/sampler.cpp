@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/hash.h"
 #include "base/rng.h"
@@ -119,6 +120,36 @@ Status Feeder::read(const std::vector<int64_t>& indices) {
   return {};
 }
 
+namespace {
+
+// Of each of `samples` rows of `context` tokens only `ranges`, one behind the other.
+void cut_tokens(const char* rows, size_t row_bytes, int64_t context, int64_t samples,
+                const std::vector<TokenRange>& ranges, char* out) {
+  const size_t token = row_bytes / static_cast<size_t>(context);
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const char* const row = rows + static_cast<size_t>(sample) * row_bytes;
+    for (const TokenRange& range : ranges) {
+      const size_t bytes = static_cast<size_t>(range.count) * token;
+      std::memcpy(out, row + static_cast<size_t>(range.first) * token, bytes);
+      out += bytes;
+    }
+  }
+}
+
+// Positions and sample numbers.
+void number(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
+            const std::map<std::string, char*>& inputs) {
+  auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
+  std::memcpy(inputs.at("samples"), indices.data(), indices.size() * sizeof(int64_t));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    for (const TokenRange& range : ranges) {
+      for (int64_t s = 0; s < range.count; ++s) *positions++ = static_cast<int32_t>(range.first + s);
+    }
+  }
+}
+
+}  // namespace
+
 Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<TokenRange>& ranges,
                     const std::map<std::string, char*>& inputs) {
   std::vector<int64_t> readable = indices;
@@ -127,40 +158,21 @@ Status Feeder::fill(const std::vector<int64_t>& indices, const std::vector<Token
   for (size_t f = 0; f < declared_.fields.size(); ++f) {
     const auto it = inputs.find(declared_.fields[f].name);
     if (it == inputs.end()) continue;
-    if (ranges.size() > 1)
-      cut_tokens(whole_[f], static_cast<int64_t>(indices.size()), ranges, it->second);
-    else
+    if (ranges.size() > 1) {  // fields are rows of `context_` tokens, as open() has checked
+      cut_tokens(whole_[f].data(), whole_[f].size() / indices.size(), context_,
+                 static_cast<int64_t>(indices.size()), ranges, it->second);
+    } else {
       std::memcpy(it->second, whole_[f].data(), whole_[f].size());
+    }
   }
-  auto* positions = reinterpret_cast<int32_t*>(inputs.at("positions"));
-  auto* samples = reinterpret_cast<int64_t*>(inputs.at("samples"));
+  number(indices, ranges, inputs);
   auto* targets = reinterpret_cast<int32_t*>(inputs.at("targets"));
   int64_t tokens = 0;
   for (const TokenRange& range : ranges) tokens += range.count;
   for (size_t i = 0; i < indices.size(); ++i) {
-    samples[i] = indices[i];
     if (indices[i] < 0) std::fill_n(targets + static_cast<int64_t>(i) * tokens, tokens, -1);
-    for (const TokenRange& range : ranges) {
-      for (int64_t s = 0; s < range.count; ++s) *positions++ = static_cast<int32_t>(range.first + s);
-    }
   }
   return {};
-}
-
-// Fields are rows of `context_` tokens, as open() has checked.
-void Feeder::cut_tokens(const StagingBuffer& whole, int64_t samples, const std::vector<TokenRange>& ranges,
-                        char* out) const {
-  const size_t row = whole.size() / static_cast<size_t>(std::max<int64_t>(samples, 1));
-  const size_t token = row / static_cast<size_t>(context_);
-  for (int64_t sample = 0; sample < samples; ++sample) {
-    for (const TokenRange& range : ranges) {
-      const size_t bytes = static_cast<size_t>(range.count) * token;
-      std::memcpy(out,
-                  whole.data() + static_cast<size_t>(sample) * row + static_cast<size_t>(range.first) * token,
-                  bytes);
-      out += bytes;
-    }
-  }
 }
 
 namespace {
@@ -225,6 +237,19 @@ BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch)
   for (AxisId axis : program.batch_axes) index = index * program.mesh.axes[axis].size + at[axis];
   const int64_t count = program.inputs[0].at("tokens").dims[0];
   return {(index * program.microbatches + microbatch) * count, count};
+}
+
+void fill_given(const GivenBatch& batch, const BatchSlice& slice, int64_t context,
+                const std::vector<TokenRange>& ranges, const std::map<std::string, char*>& inputs) {
+  const std::pair<const char*, const int32_t*> fields[] = {{"tokens", batch.tokens},
+                                                           {"targets", batch.targets}};
+  for (const auto& [name, values] : fields) {
+    cut_tokens(reinterpret_cast<const char*>(values + slice.first * context),
+               static_cast<size_t>(context) * sizeof(int32_t), context, slice.count, ranges, inputs.at(name));
+  }
+  std::vector<int64_t> numbers(static_cast<size_t>(slice.count));
+  std::iota(numbers.begin(), numbers.end(), slice.first);
+  number(numbers, ranges, inputs);
 }
 
 }  // namespace tenon

@@ -62,8 +62,6 @@ class Feeder {
   explicit Feeder(const Plugged<tenon_data>& plugin) : plugin_(plugin) {}
   Status read(const std::vector<int64_t>& indices);
   Status check_text() const;
-  void cut_tokens(const StagingBuffer& whole, int64_t samples, const std::vector<TokenRange>& ranges,
-                  char* out) const;
   const Plugged<tenon_data>& plugin_;
   Handle<tenon_dataset> dataset_;
   DataDeclaration declared_;
@@ -77,5 +75,14 @@ struct BatchSlice {
   int64_t first = 0, count = 0;
 };
 BatchSlice slice_batch(const Program& program, int64_t rank, int64_t microbatch);
+
+// Samples of the caller's own, borrowed: a whole batch, rows of the recipe's context.
+struct GivenBatch {
+  const int32_t* tokens = nullptr;
+  const int32_t* targets = nullptr;
+};
+// As Feeder::fill, from the samples of `slice`, whose numbers are their positions within the batch.
+void fill_given(const GivenBatch& batch, const BatchSlice& slice, int64_t context,
+                const std::vector<TokenRange>& ranges, const std::map<std::string, char*>& inputs);
 
 }  // namespace tenon

@@ -84,25 +84,24 @@ Status Session::open_device(const Mesh& mesh) {
   return device_->allocate(bytes);
 }
 
-MemoryReport Session::memory() const {
-  MemoryReport out{device_->bytes(Space::param), device_->bytes(Space::state), device_->bytes(Space::input),
-                   device_->bytes(Space::arena), 0};
-  for (const Compiled* compiled : all_programs())
-    out.kernels_private = std::max(out.kernels_private, mine(*compiled).kernel_private_bytes);
-  return out;
-}
-
-Status Session::feed(const Program& program, const std::vector<int64_t>& batch) {
+Status Session::feed(const Program& program, const Fill& fill) {
+  const std::vector<TokenRange> ranges = tokens_of(program, options_.id.rank);
   for (int64_t mb = 0; mb < program.microbatches; ++mb) {
-    const BatchSlice slice = slice_batch(program, options_.id.rank, mb);
     std::map<std::string, char*> inputs;
     for (const auto& [name, operand] : program.inputs[static_cast<size_t>(mb)])
       inputs[name] = device_->address(program, operand);
-    TENON_CHECK(feeder_->fill({batch.begin() + slice.first, batch.begin() + slice.first + slice.count},
-                              tokens_of(program, options_.id.rank), inputs));
+    TENON_CHECK(fill(slice_batch(program, options_.id.rank, mb), ranges, inputs));
     *reinterpret_cast<int64_t*>(inputs.at("step")) = steps_done_ + 1;
   }
   return {};
+}
+
+// Samples of the data, by their numbers.
+Session::Fill Session::from_data(std::vector<int64_t> batch) {
+  return [this, batch = std::move(batch)](const BatchSlice& slice, const auto& ranges, const auto& inputs) {
+    const auto first = batch.begin() + slice.first;
+    return feeder_->fill({first, first + slice.count}, ranges, inputs);
+  };
 }
 
 double Session::read(const Program& program, const std::string& output) const {
@@ -119,19 +118,50 @@ Error no_number(const std::string& what) {
                "lower the learning rate, or clip gradients; resume from the last checkpoint", TENON_E_STATE};
 }
 
+// Where a value is not from `least` to below `limit`.
+Status check_range(const char* field, const int32_t* values, int64_t count, int64_t least, int64_t limit) {
+  const int32_t* const end = values + count;
+  const int32_t* const bad = std::find_if(values, end, [&](int32_t v) { return v < least || v >= limit; });
+  if (bad == end) return {};
+  return Error{"A010",
+               fmt::format("{}[{}] of the batch is {}, and may be {} to {}", field, bad - values, *bad, least,
+                           limit - 1),
+               "", "", TENON_E_ARGUMENT};
+}
+
 }  // namespace
 
 Result<StepResult> Session::step(InstrTimes* times) {
+  std::vector<int64_t> batch;
+  for (int64_t i = 0; i < recipe_.batch; ++i) batch.push_back(sampler_->train(samples_seen_ + i));
+  TENON_TRY(const StepResult done, take_step(from_data(std::move(batch)), times));
+  samples_seen_ += recipe_.batch;
+  return done;
+}
+
+Status Session::check(const GivenBatch& batch) const {
+  const TokenLimits limits = token_limits(programs_->layout());
+  const int64_t count = recipe_.batch * recipe_.context;
+  TENON_CHECK(check_range("tokens", batch.tokens, count, 0, limits.tokens));
+  return check_range("targets", batch.targets, count, -1, limits.targets);
+}
+
+Result<StepResult> Session::step_on(const GivenBatch& batch) {
+  const auto fill = [&](const BatchSlice& slice, const auto& ranges, const auto& inputs) -> Status {
+    fill_given(batch, slice, recipe_.context, ranges, inputs);
+    return {};
+  };
+  return take_step(fill, nullptr);
+}
+
+Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   const ThreadPool::Use use(*pool_);
   const double start = seconds_now();
   const Program& program = train_program();
-  std::vector<int64_t> batch;
-  for (int64_t i = 0; i < recipe_.batch; ++i)
-    batch.push_back(sampler_->train(steps_done_ * recipe_.batch + i));
-  TENON_CHECK(feed(program, batch));
+  TENON_CHECK(feed(program, fill));
   StepResult out;
   out.step = steps_done_ + 1;
-  out.lr = recipe_.lr.at(out.step);
+  out.lr = lr_.value_or(recipe_.lr.at(out.step));
   out.at_once = overlap_.at_once();
   const auto waits = out.at_once ? Executor::Waits::at_once : Executor::Waits::planned;
   TENON_CHECK(train_executor_->run(out.step, out.lr, waits, times));
@@ -161,7 +191,7 @@ Result<EvalResult> Session::evaluate() {
   for (int64_t b = 0; b < batches; ++b) {
     std::vector<int64_t> batch;
     for (int64_t i = 0; i < recipe_.batch; ++i) batch.push_back(sampler_->valid(b * recipe_.batch + i));
-    TENON_CHECK(feed(program, batch));
+    TENON_CHECK(feed(program, from_data(std::move(batch))));
     TENON_CHECK(eval_executor_->run(steps_done_, 0));
     loss += read(program, "loss");
     count += read(program, "count");

@@ -46,12 +46,6 @@ struct EvalResult {
   int64_t tokens = 0;
 };
 
-struct MemoryReport {
-  uint64_t params = 0, state = 0, inputs = 0, arena = 0;  // planned bytes
-  uint64_t kernels_private = 0;                           // declared by the kernels plugin
-  uint64_t total() const { return params + state + inputs + arena + kernels_private; }
-};
-
 class Session {
  public:
   // Compiles, agrees on the program's hash with all ranks, allocates, prepares, initialises parameters.
@@ -60,17 +54,30 @@ class Session {
                                                const SessionOptions& options);
   ~Session();
 
-  // One optimizer step. Collective. Error N001 when the loss is not finite; the step then counts as not
-  // done and parameters may hold NaN: load a checkpoint. `times`: as for Executor::run.
+  // One optimizer step on the recipe's next samples. Collective. Error N001 when the loss is not finite; the
+  // step then counts as not done and parameters may hold NaN: load a checkpoint. `times`: as for
+  // Executor::run.
   Result<StepResult> step(InstrTimes* times = nullptr);
+  // The same on the caller's samples, which check() accepts; those of the recipe's that come next stay the
+  // same. Collective.
+  Result<StepResult> step_on(const GivenBatch& batch);
+  // Error A010 where a token or target is none of the model's.
+  Status check(const GivenBatch& batch) const;
+  // Of all steps from now on; none: the recipe's schedule says it. All ranks are to set the same.
+  void set_lr(std::optional<double> lr) { lr_ = lr; }
   // Mean loss over eval.batches batches of the held-out tail, or over all of it. Error N001. Collective.
   Result<EvalResult> evaluate();
   // Logits of the last of `tokens` (at most `context`). Error N001. Collective.
   Result<std::vector<double>> logits(const std::vector<int32_t>& tokens);
 
   int64_t steps_done() const { return steps_done_; }
+  // Of the recipe's, since the start of training: where it is in the data.
+  int64_t samples_seen() const { return samples_seen_; }
   // The tensors are those behind step `done`: the next step is the one after it.
-  void go_on_from(int64_t done) { steps_done_ = done; }
+  void go_on_from(int64_t done, int64_t samples_seen) {
+    steps_done_ = done;
+    samples_seen_ = samples_seen;
+  }
 
   const Recipe& recipe() const { return recipe_; }
   const Programs& programs() const { return *programs_; }
@@ -83,9 +90,9 @@ class Session {
   Peers& peers() { return peers_; }
   Feeder& feeder() { return *feeder_; }
   Executor* train_executor() { return train_executor_.get(); }
-  MemoryReport memory() const;
+  MemoryReport memory() const { return planned_memory(*programs_, options_.id.rank); }
   Overlap overlap() const { return overlap_.overlap(); }
-  // Ends every wait of this rank. [thread-safe]
+  // Ends every wait of this rank, and its work between two instructions, for good. [thread-safe]
   void abort();
 
  private:
@@ -101,7 +108,12 @@ class Session {
   std::array<const Compiled*, 3> all_programs() const;
   // This rank's program of a kind.
   const Program& mine(const Compiled& compiled) const { return compiled.of(options_.id.rank); }
-  Status feed(const Program& program, const std::vector<int64_t>& batch);
+  // Fills the inputs of one microbatch of this rank.
+  using Fill = std::function<Status(const BatchSlice& slice, const std::vector<TokenRange>& ranges,
+                                    const std::map<std::string, char*>& inputs)>;
+  Status feed(const Program& program, const Fill& fill);
+  Fill from_data(std::vector<int64_t> batch);
+  Result<StepResult> take_step(const Fill& fill, InstrTimes* times);
   double read(const Program& program, const std::string& output) const;
 
   const Recipe& recipe_;
@@ -117,7 +129,8 @@ class Session {
   std::unique_ptr<RankDevice> device_;
   std::optional<Tensors> tensors_;
   std::unique_ptr<Executor> train_executor_, eval_executor_, logits_executor_;
-  int64_t steps_done_ = 0;
+  int64_t steps_done_ = 0, samples_seen_ = 0;
+  std::optional<double> lr_;  // set by the caller
 };
 
 }  // namespace tenon
