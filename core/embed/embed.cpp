@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "base/json.h"
 #include "embed/context.h"
+#include "embed/host_tensor.h"
 #include "embed/run.h"
 #include "host/plugins/process_state.h"
 
@@ -160,19 +162,6 @@ tenon_code guarded_run(const tenon_run* run, const char* function, tenon_error* 
   return code;
 }
 
-// Opening is what loads foreign code: its handlers go.
-Result<tenon_code> open_run(tenon_context* context, ResolvedRecipe resolved, std::string root,
-                            const tenon_run_options& options, tenon_run** out) {
-  const ProcessStateGuard guard;
-  if (!resolved.messages.empty())
-    context->it.registry().host().log(TENON_LOG_INFO, "recipe", 0, resolved.messages);
-  auto handle = std::make_unique<tenon_run>();
-  TENON_TRY(handle->it, Run::open(context->it, std::move(resolved), std::move(root), options));
-  ++context->it.open_runs;
-  *out = handle.release();
-  return TENON_OK;
-}
-
 Result<std::string> absolute_root(const tenon_run_options& options, const std::filesystem::path& otherwise) {
   std::filesystem::path root =
       options.data_root != nullptr ? std::filesystem::path(options.data_root) : otherwise;
@@ -181,6 +170,83 @@ Result<std::string> absolute_root(const tenon_run_options& options, const std::f
   root = std::filesystem::absolute(root, failed);
   if (failed) return Error{"E011", "cannot find the current folder: " + failed.message(), "", "", TENON_E_IO};
   return root.string();
+}
+
+// A recipe that is evaluated, and how it is to be opened or checked.
+struct Evaluated {
+  ResolvedRecipe resolved;
+  std::string root;  // of relative data paths
+  tenon_run_options options{};
+};
+
+Result<Evaluated> evaluate_file(const char* function, tenon_context* context, const char* recipe,
+                                const char* const* overrides, uint32_t num_overrides,
+                                const tenon_run_options* options) {
+  TENON_CHECK(need(function, {{"context", context}, {"recipe", recipe}}));
+  TENON_CHECK(check_size("tenon_run_options", options));
+  TENON_CHECK(check_stack());
+  if (num_overrides > 0) TENON_CHECK(need(function, {{"overrides", overrides}}));
+  std::vector<std::string> texts;
+  for (uint32_t i = 0; i < num_overrides; ++i) {
+    TENON_CHECK(need(function, {{"overrides[]", overrides[i]}}));
+    texts.emplace_back(overrides[i]);
+  }
+  Evaluated out;
+  out.options = copy_in(options);
+  TENON_TRY(out.root, absolute_root(out.options, std::filesystem::path(recipe).parent_path()));
+  TENON_TRY(const RecipeRequest request, context->it.request(recipe, std::move(texts)));
+  TENON_TRY(out.resolved, evaluate_recipe(request));
+  return out;
+}
+
+Result<Evaluated> evaluate_text(const char* function, tenon_context* context, const char* text, uint64_t size,
+                                const tenon_run_options* options) {
+  TENON_CHECK(need(function, {{"context", context}, {"text", text}}));
+  TENON_CHECK(check_size("tenon_run_options", options));
+  TENON_CHECK(check_stack());
+  Evaluated out;
+  out.options = copy_in(options);
+  TENON_TRY(out.root, absolute_root(out.options, {}));
+  TENON_TRY(out.resolved.recipe, parse_json(std::string(text, size), "resolved recipe"));
+  return out;
+}
+
+void log_messages(tenon_context* context, const Evaluated& recipe) {
+  const std::string& messages = recipe.resolved.messages;
+  if (!messages.empty()) context->it.registry().host().log(TENON_LOG_INFO, "recipe", 0, messages);
+}
+
+// Opening and checking are what loads foreign code: its handlers go.
+Result<tenon_code> open_run(tenon_context* context, Evaluated recipe, tenon_run** out) {
+  const ProcessStateGuard guard;
+  log_messages(context, recipe);
+  auto handle = std::make_unique<tenon_run>();
+  TENON_TRY(handle->it, Run::open(context->it, std::move(recipe.resolved), recipe.root, recipe.options));
+  ++context->it.open_runs;
+  *out = handle.release();
+  return TENON_OK;
+}
+
+Result<tenon_code> check_run(tenon_context* context, Evaluated recipe, tenon_check_result* result) {
+  const ProcessStateGuard guard;
+  log_messages(context, recipe);
+  TENON_TRY(const tenon_check_result found,
+            Run::check(context->it, std::move(recipe.resolved), recipe.root, recipe.options));
+  copy_out(found, result);
+  return TENON_OK;
+}
+
+Result<tenon_code> answer_step(const std::optional<StepResult>& done, tenon_step_result* result) {
+  if (!done) return TENON_DONE;
+  copy_out<tenon_step_result>(
+      {0, 0, done->step, done->tokens, done->loss, done->grad_norm, done->lr, done->seconds}, result);
+  return TENON_OK;
+}
+
+Error wrong_count(const char* field, int64_t given, int64_t wanted) {
+  return bad_argument(std::string("tenon_batch.") + field + " is " + std::to_string(given) + ", not " +
+                          std::to_string(wanted),
+                      "tenon_run_info tells it");
 }
 
 }  // namespace
@@ -229,34 +295,40 @@ tenon_code tenon_run_open(tenon_context* context, const char* recipe, const char
                           uint32_t num_overrides, const tenon_run_options* options, tenon_run** out,
                           tenon_error* error) {
   return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_open", {{"context", context}, {"recipe", recipe}, {"out", out}}));
-    TENON_CHECK(check_size("tenon_run_options", options));
-    TENON_CHECK(check_stack());
-    if (num_overrides > 0) TENON_CHECK(need("tenon_run_open", {{"overrides", overrides}}));
-    std::vector<std::string> texts;
-    for (uint32_t i = 0; i < num_overrides; ++i) {
-      TENON_CHECK(need("tenon_run_open", {{"overrides[]", overrides[i]}}));
-      texts.emplace_back(overrides[i]);
-    }
-    const tenon_run_options given = copy_in(options);
-    TENON_TRY(std::string root, absolute_root(given, std::filesystem::path(recipe).parent_path()));
-    TENON_TRY(const RecipeRequest request, context->it.request(recipe, std::move(texts)));
-    TENON_TRY(ResolvedRecipe resolved, evaluate_recipe(request));
-    return open_run(context, std::move(resolved), std::move(root), given, out);
+    TENON_CHECK(need("tenon_run_open", {{"out", out}}));
+    TENON_TRY(Evaluated evaluated,
+              evaluate_file("tenon_run_open", context, recipe, overrides, num_overrides, options));
+    return open_run(context, std::move(evaluated), out);
   });
 }
 
 tenon_code tenon_run_open_json(tenon_context* context, const char* text, uint64_t size,
                                const tenon_run_options* options, tenon_run** out, tenon_error* error) {
   return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
-    TENON_CHECK(need("tenon_run_open_json", {{"context", context}, {"text", text}, {"out", out}}));
-    TENON_CHECK(check_size("tenon_run_options", options));
-    TENON_CHECK(check_stack());
-    const tenon_run_options given = copy_in(options);
-    TENON_TRY(std::string root, absolute_root(given, {}));
-    ResolvedRecipe resolved;
-    TENON_TRY(resolved.recipe, parse_json(std::string(text, size), "resolved recipe"));
-    return open_run(context, std::move(resolved), std::move(root), given, out);
+    TENON_CHECK(need("tenon_run_open_json", {{"out", out}}));
+    TENON_TRY(Evaluated evaluated, evaluate_text("tenon_run_open_json", context, text, size, options));
+    return open_run(context, std::move(evaluated), out);
+  });
+}
+
+tenon_code tenon_check(tenon_context* context, const char* recipe, const char* const* overrides,
+                       uint32_t num_overrides, const tenon_run_options* options, tenon_check_result* result,
+                       tenon_error* error) {
+  return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(check_size("tenon_check_result", result));
+    TENON_TRY(Evaluated evaluated,
+              evaluate_file("tenon_check", context, recipe, overrides, num_overrides, options));
+    return check_run(context, std::move(evaluated), result);
+  });
+}
+
+tenon_code tenon_check_json(tenon_context* context, const char* text, uint64_t size,
+                            const tenon_run_options* options, tenon_check_result* result,
+                            tenon_error* error) {
+  return guarded(log_of(context), error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(check_size("tenon_check_result", result));
+    TENON_TRY(Evaluated evaluated, evaluate_text("tenon_check_json", context, text, size, options));
+    return check_run(context, std::move(evaluated), result);
   });
 }
 
@@ -280,9 +352,41 @@ tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error
   return guarded_run(run, "tenon_run_step", error, [&]() -> Result<tenon_code> {
     TENON_CHECK(check_size("tenon_step_result", result));
     TENON_TRY(const auto done, run->it->step());
-    if (!done) return TENON_DONE;
-    copy_out<tenon_step_result>(
-        {0, 0, done->step, done->tokens, done->loss, done->grad_norm, done->lr, done->seconds}, result);
+    return answer_step(done, result);
+  });
+}
+
+tenon_code tenon_run_step_on(tenon_run* run, const tenon_batch* batch, tenon_step_result* result,
+                             tenon_error* error) {
+  return guarded_run(run, "tenon_run_step_on", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_step_on", {{"batch", batch}}));
+    TENON_CHECK(check_size("tenon_batch", batch));
+    TENON_CHECK(check_size("tenon_step_result", result));
+    const tenon_batch given = copy_in(batch);
+    TENON_CHECK(need("tenon_run_step_on", {{"tokens", given.tokens}, {"targets", given.targets}}));
+    const Recipe& recipe = run->it->recipe();
+    if (given.samples != recipe.batch) return wrong_count("samples", given.samples, recipe.batch);
+    if (given.context != recipe.context) return wrong_count("context", given.context, recipe.context);
+    TENON_TRY(const auto done, run->it->step_on({given.tokens, given.targets}));
+    return answer_step(done, result);
+  });
+}
+
+tenon_code tenon_run_set_lr(tenon_run* run, const double* lr, tenon_error* error) {
+  return guarded_run(run, "tenon_run_set_lr", error, [&]() -> Result<tenon_code> {
+    if (lr != nullptr && !(std::isfinite(*lr) && *lr >= 0))
+      return bad_argument("tenon_run_set_lr: the learning rate is " + std::to_string(*lr),
+                          "0 or more; NULL: that of the recipe");
+    run->it->set_lr(lr == nullptr ? std::optional<double>() : *lr);
+    return TENON_OK;
+  });
+}
+
+// Beside the call that is in progress, and its log.
+tenon_code tenon_run_abort(tenon_run* run, tenon_error* error) {
+  return guarded(nullptr, error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_abort", {{"run", run}}));
+    run->it->abort();
     return TENON_OK;
   });
 }
@@ -332,13 +436,49 @@ tenon_code tenon_run_info(const tenon_run* run, tenon_info* info, tenon_error* e
   return guarded_run(run, "tenon_run_info", error, [&]() -> Result<tenon_code> {
     TENON_CHECK(need("tenon_run_info", {{"info", info}}));
     TENON_CHECK(check_size("tenon_info", info));
-    copy_out(run->it->info(), info);
+    TENON_TRY(const tenon_info found, run->it->info());
+    copy_out(found, info);
     return TENON_OK;
   });
 }
 
 const char* tenon_run_tensor_name(const tenon_run* run, uint64_t index) {
-  return run == nullptr ? nullptr : run->it->tensor_name(index);
+  if (run == nullptr || index >= run->it->tensors().size()) return nullptr;
+  return run->it->tensors()[index].name.c_str();
+}
+
+tenon_code tenon_run_tensor(const tenon_run* run, const char* name, tenon_tensor_info* info,
+                            tenon_error* error) {
+  return guarded_run(run, "tenon_run_tensor", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_tensor", {{"name", name}, {"info", info}}));
+    TENON_CHECK(check_size("tenon_tensor_info", info));
+    TENON_TRY(const WholeTensor* const tensor, run->it->tensor(name));
+    tenon_tensor_info found{};
+    found.is_state = tensor->is_state ? 1 : 0;
+    found.name = tensor->name.c_str();
+    found.dims = tensor->dims.data();
+    found.ndim = static_cast<int32_t>(tensor->dims.size());
+    found.dtype = dl_type(tensor->dtype);
+    found.bytes = tensor->bytes();
+    copy_out(found, info);
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_read(tenon_run* run, const char* name, const DLTensor* into, tenon_error* error) {
+  return guarded_run(run, "tenon_run_read", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_read", {{"name", name}, {"into", into}}));
+    TENON_CHECK(run->it->read(name, *into));
+    return TENON_OK;
+  });
+}
+
+tenon_code tenon_run_write(tenon_run* run, const char* name, const DLTensor* from, tenon_error* error) {
+  return guarded_run(run, "tenon_run_write", error, [&]() -> Result<tenon_code> {
+    TENON_CHECK(need("tenon_run_write", {{"name", name}, {"from", from}}));
+    TENON_CHECK(run->it->write(name, *from));
+    return TENON_OK;
+  });
 }
 
 tenon_code tenon_run_export(tenon_run* run, const char* name, DLManagedTensorVersioned** out,

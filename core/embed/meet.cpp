@@ -3,7 +3,6 @@
 
 #include "embed/run.h"
 #include "run/rendezvous/auth.h"
-#include "run/rendezvous/tcp_client.h"
 
 namespace tenon::embed {
 namespace {
@@ -12,10 +11,9 @@ Error bad_option(const std::string& what, const std::string& fix) {
   return Error{"A010", "tenon_run_options: " + what, "", fix, TENON_E_ARGUMENT};
 }
 
-Result<Meeting> meet_in_process(const Recipe& recipe, int32_t wanted) {
+Meeting meet_in_process(int64_t world) {
   Meeting out;
-  const int64_t fixed = recipe.mesh.world();
-  out.world = wanted > 0 ? wanted : std::max<int64_t>(fixed, 1);
+  out.world = world;
   auto memory = std::make_unique<run::MemoryRendezvous>();
   out.memory = memory.get();
   out.rendezvous = std::move(memory);
@@ -47,6 +45,7 @@ Result<Meeting> meet_by_network(const tenon_run_options& options, int64_t timeou
   client.rank = static_cast<uint32_t>(options.rank);
   client.connect_timeout_ns = timeout_ns;
   TENON_TRY(auto connection, run::TcpClient::connect(client));
+  out.client = connection.get();
   out.rendezvous = std::move(connection);
   return out;
 }
@@ -56,7 +55,7 @@ std::string goodbye_key(int64_t rank) { return "embed/goodbye/" + std::to_string
 
 }  // namespace
 
-Status check_options(const tenon_run_options& options) {
+Status check_ranks(const tenon_run_options& options) {
   if (const uint32_t unknown = options.flags & ~uint32_t{TENON_RUN_NO_TRAINING | TENON_RUN_CONNECT};
       unknown != 0) {
     return bad_option("flags of which " + std::to_string(unknown) + " are unknown",
@@ -73,7 +72,11 @@ Status check_options(const tenon_run_options& options) {
     return bad_option("rank " + std::to_string(options.rank) + " of " + std::to_string(options.world),
                       "ranks count from 0");
   }
-  if (options.world == 1) return {};
+  return {};
+}
+
+Status check_meeting(const tenon_run_options& options) {
+  if (options.world <= 1) return {};
   if (options.secret == nullptr)
     return bad_option("'secret' is NULL", "give all ranks the same 32 random bytes");
   if (options.port == 0 || options.port > 65535)
@@ -81,12 +84,30 @@ Status check_options(const tenon_run_options& options) {
   return {};
 }
 
+int64_t Run::ranks_for(const tenon_run_options& options) const {
+  if (options.world > 0) return options.world;
+  if (options.virtual_ranks > 0) return options.virtual_ranks;
+  return std::max<int64_t>(recipe_.mesh.world(), 1);
+}
+
 Status Run::meet(const tenon_run_options& options) {
   if (options.world == 0) {
-    TENON_TRY(meeting_, meet_in_process(recipe_, options.virtual_ranks));
+    meeting_ = meet_in_process(ranks_for(options));
   } else {
-    TENON_TRY(meeting_, meet_by_network(options, timeout_ns_));
+    TENON_TRY(meeting_, meet_by_network(options, common_.timeout_ns));
   }
+  return {};
+}
+
+// Ranks that were aborted do not work any more: others take their place, where nobody else needs to know.
+// What they hold is nothing to go on from.
+Status Run::reopen() {
+  close_ranks();
+  if (meeting_.memory != nullptr) meeting_ = meet_in_process(meeting_.world);
+  TENON_CHECK(open_sessions());
+  torn_ = std::exchange(broken_, std::nullopt);
+  const std::lock_guard lock(abort_.mutex);
+  abort_.told = false;
   return {};
 }
 
@@ -99,7 +120,7 @@ Status Run::choose_run_id() {
   }
   if (meeting_.rendezvous == nullptr || meeting_.memory != nullptr) return {};
   if (meeting_.first_rank == 0) return meeting_.rendezvous->set(kRunId, run_id_);
-  TENON_TRY(run_id_, meeting_.rendezvous->get(kRunId, timeout_ns_));
+  TENON_TRY(run_id_, meeting_.rendezvous->get(kRunId, common_.timeout_ns));
   return {};
 }
 
@@ -112,7 +133,7 @@ void Run::part() noexcept try {
   }
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(10);
-  const auto deadline = Clock::now() + std::min(kPatience, std::chrono::nanoseconds(timeout_ns_));
+  const auto deadline = Clock::now() + std::min(kPatience, std::chrono::nanoseconds(common_.timeout_ns));
   for (int64_t rank = 1; rank < meeting_.world; ++rank) {
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now()).count();
     if (!meeting_.rendezvous->get(goodbye_key(rank), std::max<int64_t>(left, 0)).ok()) return;

@@ -2,23 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "embed/host_tensor.h"
+
 namespace tenon::embed {
-namespace {
-
-DLDataType dl_type(Dtype dtype) {
-  switch (static_cast<uint32_t>(dtype)) {
-    case TENON_F64: return {kDLFloat, 64, 1};
-    case TENON_BF16: return {kDLBfloat, 16, 1};
-    case TENON_F16: return {kDLFloat, 16, 1};
-    case TENON_I64: return {kDLInt, 64, 1};
-    case TENON_I32: return {kDLInt, 32, 1};
-    case TENON_U8: return {kDLUInt, 8, 1};
-    default: return {kDLFloat, 32, 1};
-  }
-}
-
-}  // namespace
-
 struct Views::View {
   DLManagedTensorVersioned tensor{};
   std::string name;

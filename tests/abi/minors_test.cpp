@@ -581,6 +581,9 @@ const std::map<std::string, const char*>& others() {
       {"tenon_step_result", "tests/embed"},
       {"tenon_eval_result", "tests/embed"},
       {"tenon_info", "tests/embed"},
+      {"tenon_batch", "tests/embed"},
+      {"tenon_tensor_info", "tests/embed"},
+      {"tenon_check_result", "tests/embed"},
   };
   return all;
 }

@@ -40,6 +40,17 @@ TEST(Errors, a_NULL_names_the_function_and_the_argument) {
     const int32_t token = 1;
     return tenon_run_logits(run.get(), &token, 1, nullptr, nullptr, e);
   });
+  refused("tenon_run_step_on: 'batch",
+          [&](E* e) { return tenon_run_step_on(run.get(), nullptr, nullptr, e); });
+  refused("tenon_run_set_lr: 'run", [](E* e) { return tenon_run_set_lr(nullptr, nullptr, e); });
+  refused("tenon_run_abort: 'run", [](E* e) { return tenon_run_abort(nullptr, e); });
+  refused("tenon_run_tensor: 'info", [&](E* e) { return tenon_run_tensor(run.get(), "x", nullptr, e); });
+  refused("tenon_run_read: 'into", [&](E* e) { return tenon_run_read(run.get(), "x", nullptr, e); });
+  refused("tenon_run_write: 'name", [&](E* e) { return tenon_run_write(run.get(), nullptr, nullptr, e); });
+  refused("tenon_check: 'recipe",
+          [&](E* e) { return tenon_check(context.get(), nullptr, nullptr, 0, nullptr, nullptr, e); });
+  refused("tenon_check_json: 'text",
+          [&](E* e) { return tenon_check_json(context.get(), nullptr, 0, nullptr, nullptr, e); });
   EXPECT_EQ(tenon_run_tensor_name(nullptr, 0), nullptr);
   EXPECT_EQ(tenon_close(nullptr, nullptr), TENON_OK);
   EXPECT_EQ(tenon_run_close(nullptr, nullptr), TENON_OK);

@@ -124,6 +124,42 @@ TEST(EmbedMinors, a_step_answers_a_result_of_any_size) {
   });
 }
 
+TEST(EmbedMinors, a_tensor_and_a_check_are_told_in_any_size) {
+  const Folder folder;
+  const Context context;
+  OpenRun run(context, recipe_in(folder), folder.path());
+  ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+  const tenon_tensor_info tensor = run.tensor("wte.weight");
+  for_each_size(tenon_tensor_info{}, [&](auto& other, size_t size) {
+    EXPECT_EQ(tenon_run_tensor(run.get(), "wte.weight", other.get(), nullptr), TENON_OK);
+    expect_filled(other, size, tensor);
+  });
+  const std::string text = recipe_in(folder).dump();
+  tenon_check_result result{};
+  result.struct_size = sizeof result;
+  ASSERT_EQ(tenon_check_json(context.get(), text.data(), text.size(), nullptr, &result, nullptr), TENON_OK);
+  for_each_size(tenon_check_result{}, [&](auto& other, size_t size) {
+    EXPECT_EQ(tenon_check_json(context.get(), text.data(), text.size(), nullptr, other.get(), nullptr),
+              TENON_OK);
+    expect_filled(other, size, result);
+  });
+}
+
+TEST(EmbedMinors, a_batch_is_read_in_any_size) {
+  const Folder folder;
+  const Context context;
+  Json recipe = recipe_in(folder);
+  recipe["steps"] = 100;
+  OpenRun run(context, recipe, folder.path());
+  const tenon_info info = run.info();
+  const std::vector<int32_t> values(static_cast<size_t>(info.batch * info.context), 65);
+  const tenon_batch whole{0, 0, info.batch, info.context, values.data(), values.data()};
+  for_each_size(whole, [&](auto& batch, size_t size) {
+    const bool all = size >= sizeof(tenon_batch);
+    EXPECT_EQ(tenon_run_step_on(run.get(), batch.get(), nullptr, nullptr), all ? TENON_OK : TENON_E_ARGUMENT);
+  });
+}
+
 TEST(EmbedMinors, an_error_of_any_size_holds_what_there_is_room_for) {
   for_each_size(tenon_error{}, [](auto& error, size_t size) {
     EXPECT_EQ(tenon_open(nullptr, nullptr, error.get()), TENON_E_ARGUMENT);

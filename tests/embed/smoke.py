@@ -77,6 +77,10 @@ def main(library, recipe):
     count = tensor.shape[0] * tensor.shape[1]
     values = (c.c_float * count).from_address(tensor.data)
     assert 0 < sum(v * v for v in values) < count, "the parameter's norm"
+    mine, shape = (c.c_float * count)(), (c.c_int64 * 2)(tensor.shape[0], tensor.shape[1])
+    whole = DLTensor(c.addressof(mine), 1, 0, 2, 2, 32, 1, shape, None, 0)
+    call("tenon_run_read", run, name, c.byref(whole))
+    assert list(mine) == list(values), "read whole"
     call("tenon_run_step", run, None, expect=STATE)
     assert name.decode() in error.message.decode(), error.message
     view.contents.deleter(view)

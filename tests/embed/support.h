@@ -93,6 +93,19 @@ inline tenon_run_options run_options() {
   return out;
 }
 
+// A whole tensor in memory of this program.
+struct HostTensor {
+  std::string bytes;
+  std::vector<int64_t> dims;
+  DLDataType dtype{};
+
+  explicit HostTensor(const tenon_tensor_info& info)
+      : bytes(info.bytes, '\x5a'), dims(info.dims, info.dims + info.ndim), dtype(info.dtype) {}
+  DLTensor get() {
+    return {bytes.data(), {kDLCPU, 0}, static_cast<int32_t>(dims.size()), dtype, dims.data(), nullptr, 0};
+  }
+};
+
 class OpenRun {
  public:
   OpenRun(const Context& context, const Json& recipe, const std::string& root,
@@ -157,7 +170,53 @@ class OpenRun {
     return out;
   }
 
-  // All bytes of all tensors, by name.
+  tenon_tensor_info tensor(const std::string& name) const {
+    tenon_tensor_info out{};
+    out.struct_size = sizeof out;
+    const Outcome asked =
+        outcome_of([&](tenon_error* e) { return tenon_run_tensor(it_, name.c_str(), &out, e); });
+    EXPECT_EQ(asked.code, TENON_OK) << asked.text;
+    return out;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (uint64_t i = 0; i < info().num_tensors; ++i) out.emplace_back(tenon_run_tensor_name(it_, i));
+    return out;
+  }
+  Outcome read(const std::string& name, std::string& bytes) {
+    HostTensor host(tensor(name));
+    const DLTensor into = host.get();
+    const Outcome out =
+        outcome_of([&](tenon_error* e) { return tenon_run_read(it_, name.c_str(), &into, e); });
+    bytes = std::move(host.bytes);
+    return out;
+  }
+  Outcome write(const std::string& name, const std::string& bytes) {
+    HostTensor host(tensor(name));
+    host.bytes = bytes;
+    const DLTensor from = host.get();
+    return outcome_of([&](tenon_error* e) { return tenon_run_write(it_, name.c_str(), &from, e); });
+  }
+  // All bytes of all tensors, by name, whatever the mesh.
+  std::map<std::string, std::string> read_all() {
+    std::map<std::string, std::string> out;
+    for (const std::string& name : names()) {
+      const Outcome read_it = read(name, out[name]);
+      EXPECT_EQ(read_it.code, TENON_OK) << read_it.text;
+    }
+    return out;
+  }
+  void write_all(const std::map<std::string, std::string>& all) {
+    for (const auto& [name, bytes] : all) {
+      const Outcome written = write(name, bytes);
+      EXPECT_EQ(written.code, TENON_OK) << written.text;
+    }
+  }
+  Outcome abort() {
+    return outcome_of([&](tenon_error* e) { return tenon_run_abort(it_, e); });
+  }
+
+  // All bytes of all tensors, by name, in place: of one rank.
   std::map<std::string, std::string> tensors() {
     std::map<std::string, std::string> out;
     for (uint64_t i = 0; i < info().num_tensors; ++i) {

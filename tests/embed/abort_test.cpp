@@ -1,0 +1,247 @@
+// A call is ended from another thread.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "support.h"
+
+namespace tenon::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A step of it takes minutes on one core, in many short instructions.
+Json endless(int ranks) {
+  TinyModel model;
+  model.layers = 4;
+  model.width = 64;
+  model.ffn = 256;
+  model.groups = 4;
+  model.head = 16;
+  model.context = 128;
+  Json recipe = tiny_recipe(gpt2_model(model), "corpus.txt", model.context);
+  recipe["batch"] = 2048;
+  recipe["microbatches"] = 256;
+  recipe["mesh"] = Json::array({Json::array({"dp", ranks})});
+  return recipe;
+}
+
+// What a call returned that was ended `after` it had begun, and how long that took.
+struct Ended {
+  Outcome call;
+  double seconds = 0;
+};
+
+template <class Call>
+Ended ended(OpenRun& run, std::chrono::milliseconds after, const Call& call) {
+  Clock::time_point asked;
+  std::thread other([&] {
+    std::this_thread::sleep_for(after);
+    asked = Clock::now();
+    EXPECT_EQ(run.abort().code, TENON_OK);
+  });
+  Ended out{call(), 0};
+  const auto returned = Clock::now();
+  other.join();
+  out.seconds = std::chrono::duration<double>(returned - asked).count();
+  return out;
+}
+
+void expect_aborted(const Outcome& call) {
+  EXPECT_EQ(call.code, TENON_E_ABORTED);
+  EXPECT_TRUE(has(call.text, "error[E031]: tenon_run_abort was called")) << call.text;
+}
+
+TEST(Abort, ends_a_step_that_would_go_on_for_minutes) {
+  for (const int ranks : {1, 2, 4}) {
+    const Folder folder;
+    const Context context;
+    OpenRun run(context, endless(ranks), folder.path());
+    ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+    const Ended end = ended(run, std::chrono::milliseconds(500), [&] { return run.step(); });
+    expect_aborted(end.call);
+    EXPECT_TRUE(has(end.call.text, "train program, instruction ")) << end.call.text;
+    std::printf("%d ranks: ended within %.1f ms\n", ranks, 1e3 * end.seconds);
+    EXPECT_LT(end.seconds, 10) << "of a step of minutes";
+    EXPECT_EQ(run.info().steps_done, 0);
+    for (const Outcome& later : {run.step(), run.save(folder / "out")}) {
+      EXPECT_EQ(later.code, TENON_E_STATE);
+      EXPECT_TRUE(has(later.text, "after a failure of the run: tenon_run_abort was called")) << later.text;
+    }
+  }
+}
+
+TEST(Abort, of_a_run_is_undone_by_resuming_bit_for_bit) {
+  for (const int ranks : {1, 2}) {
+    const Folder folder;
+    const Context context;
+    Json recipe = tiny();
+    recipe["steps"] = 1000000;
+    recipe["mesh"] = Json::array({Json::array({"dp", ranks})});
+    OpenRun straight(context, recipe, folder.path()), run(context, recipe, folder.path());
+    const std::vector<double> expected = straight.losses(5);
+    run.losses(2);
+    ASSERT_EQ(run.save(folder / "out").code, TENON_OK);
+    for (int again = 0; again < 3; ++again) {
+      const Ended end = ended(run, std::chrono::milliseconds(50), [&] {
+        Outcome step;
+        while (step.code == TENON_OK) step = run.step();
+        return step;
+      });
+      expect_aborted(end.call);
+      const Outcome none = run.resume(folder / "nowhere");
+      EXPECT_EQ(none.code, TENON_E_CHECKPOINT);
+      const Outcome resumed = run.resume(folder / "out");
+      ASSERT_EQ(resumed.code, TENON_OK) << resumed.text;
+      EXPECT_EQ(run.info().steps_done, 2);
+      expect_same_bits(run.losses(3), {expected.begin() + 2, expected.end()});
+      EXPECT_TRUE(run.read_all() == straight.read_all());
+    }
+  }
+}
+
+// Nothing can be gone on from what an aborted step left, nor from what the ranks begin with anew.
+TEST(Abort, leaves_nothing_to_step_on_before_a_checkpoint_is_loaded) {
+  const Folder folder;
+  const Context context;
+  OpenRun run(context, endless(2), folder.path());
+  expect_aborted(ended(run, std::chrono::milliseconds(300), [&] { return run.step(); }).call);
+  EXPECT_EQ(run.resume(folder / "nowhere").code, TENON_E_CHECKPOINT);
+  for (const Outcome& refused : {run.step(), run.save(folder / "out")}) {
+    EXPECT_EQ(refused.code, TENON_E_STATE);
+    EXPECT_TRUE(has(refused.text, "error[E022]")) << refused.text;
+  }
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+TEST(Abort, without_a_call_ends_the_next_one_and_the_run_is_as_good_as_before) {
+  const Folder folder;
+  const Context context;
+  OpenRun straight(context, tiny(), folder.path()), run(context, tiny(), folder.path());
+  const std::vector<double> expected = straight.losses(4);
+  std::vector<double> losses = run.losses(1);
+  const auto next = [&](const std::function<Outcome()>& call) {
+    EXPECT_EQ(run.abort().code, TENON_OK);
+    EXPECT_EQ(run.abort().code, TENON_OK);
+    EXPECT_EQ(run.info().steps_done, static_cast<int64_t>(losses.size())) << "looking is no work";
+    expect_aborted(call());
+    losses.push_back(run.losses(1)[0]);
+  };
+  std::string bytes;
+  next([&] { return run.step(); });
+  next([&] { return run.read("wpe.weight", bytes); });
+  next([&] { return run.save(folder / "out"); });
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  expect_same_bits(losses, expected);
+  ASSERT_EQ(run.save(folder / "out").code, TENON_OK);
+  EXPECT_EQ(run.abort().code, TENON_OK);
+  expect_aborted(run.resume(folder / "out"));
+  EXPECT_TRUE(run.read_all() == straight.read_all());
+  EXPECT_EQ(tenon_run_abort(nullptr, nullptr), TENON_E_ARGUMENT);
+}
+
+// Ever another moment: in the data, in instructions, in transfers, between calls.
+TEST(Abort, at_any_moment_is_told_once_and_hangs_nobody) {
+  const Folder folder;
+  const Context context;
+  Json recipe = tiny();
+  recipe["steps"] = 1000000;
+  recipe["mesh"] = Json::array({Json::array({"dp", 3})});
+  recipe["batch"] = 12;
+  recipe["numerics"]["shards"] = 12;
+  OpenRun run(context, recipe, folder.path());
+  ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+  ASSERT_EQ(run.save(folder / "out").code, TENON_OK);
+  double longest = 0;
+  for (int round = 0; round < 40; ++round) {
+    Clock::time_point asked;
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(137 * round));
+      asked = Clock::now();
+      EXPECT_EQ(run.abort().code, TENON_OK);
+    });
+    Outcome end;
+    while (end.code == TENON_OK) end = run.step();
+    const auto returned = Clock::now();
+    other.join();
+    expect_aborted(end);
+    longest = std::max(longest, std::chrono::duration<double>(returned - asked).count());
+    if (run.step().code != TENON_OK) {
+      ASSERT_EQ(run.resume(folder / "out").code, TENON_OK);
+    }
+    EXPECT_EQ(run.step().code, TENON_OK);
+  }
+  std::printf("40 times: ended within %.1f ms\n", 1e3 * longest);
+}
+
+// -- processes ----------------------------------------------------------------------------------------
+
+// Rank `aborting` of two waits in a step for the other, which has not begun its own, and is aborted; then the
+// other begins. Exit code 0: the first got E031 at once, the other an error, and both could be closed.
+pid_t aborting_process(int rank, int aborting, const Folder& folder, uint32_t port) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  const auto body = [&]() -> std::string {
+    const std::array<uint8_t, 32> secret{7, 8, 9};
+    tenon_run_options options = run_options();
+    options.rank = rank;
+    options.world = 2;
+    options.port = port;
+    options.secret = secret.data();
+    options.timeout_ns = 300'000'000'000;
+    const Context context;
+    OpenRun run(context, tiny("fast", "comm/ucx"), folder.path(), options);
+    if (run.opened().code != TENON_OK) return run.opened().text;
+    if (run.step().code != TENON_OK) return "no first step";
+    if (rank != aborting) {
+      while (!fs::exists(folder / "aborted")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const auto start = Clock::now();
+      const Outcome step = run.step();
+      if (step.code >= 0 || step.code == TENON_E_STATE) return "the peer's step: " + step.text;
+      std::printf("the peer, after %.1f ms: %s\n", 1e3 * seconds_since(start), step.text.c_str());
+      return seconds_since(start) < 100 ? "" : "the peer waited too long";
+    }
+    const Ended end = ended(run, std::chrono::milliseconds(300), [&] { return run.step(); });
+    std::ofstream(folder / "aborted") << "";
+    std::printf("rank %d: ended within %.1f ms\n", rank, 1e3 * end.seconds);
+    if (end.call.code != TENON_E_ABORTED || !has(end.call.text, "error[E031]"))
+      return "no E031: " + end.call.text;
+    if (end.seconds > 20) return "it waited for the peer";
+    const Outcome resumed = run.resume(folder / "out");
+    return has(resumed.text, "close the run, open another") ? "" : "resuming: " + resumed.text;
+  };
+  const std::string wrong = body();
+  std::fflush(stdout);
+  std::ofstream(folder / ("said" + std::to_string(rank))) << wrong;
+  _exit(wrong.empty() ? 0 : 1);
+}
+
+TEST(Abort, in_one_of_two_processes_ends_its_wait_and_its_peer_is_told) {
+  if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
+    GTEST_SKIP() << "no comm/ucx here: nothing was checked";
+  for (const int aborting : {0, 1}) {
+    const Folder folder;
+    const uint32_t port =
+        20000 + (static_cast<uint32_t>(getpid()) + 104729u * (1 + static_cast<uint32_t>(aborting))) % 20000;
+    std::fflush(stdout);
+    std::array<pid_t, 2> ranks{};
+    for (int rank : {0, 1}) ranks[static_cast<size_t>(rank)] = aborting_process(rank, aborting, folder, port);
+    for (int rank : {0, 1}) {
+      int status = 0;
+      waitpid(ranks[static_cast<size_t>(rank)], &status, 0);
+      std::stringstream said;
+      said << std::ifstream(folder / ("said" + std::to_string(rank))).rdbuf();
+      EXPECT_EQ(status, 0) << "rank " << rank << ", " << aborting << " aborts: " << said.str();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::test
