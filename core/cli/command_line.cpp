@@ -9,6 +9,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "tenon/base.h"
 #include "tenon_sdk/suggest.hpp"
 
 namespace tenon::cli {
@@ -152,7 +153,8 @@ std::optional<Verb> parse(CLI::App& app, Arguments& a, int argc, const char* con
   l->add_flag("--markdown", a.markdown, "as a reference page, with all options");
   add_worker_options(*add("worker", "one rank of a run; started by train and resume", Verb::worker),
                      a.worker);
-  app.set_version_flag("--version", "tenon " TENON_VERSION);
+  app.set_version_flag("--version",
+                       fmt::format("tenon {}, ABI {}.{}", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR));
   app.require_subcommand(1);
   app.parse(argc, argv);
   for (const auto& [one, verb] : verbs) {

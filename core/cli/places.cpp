@@ -43,9 +43,7 @@ Result<Places> find_places() {
   const fs::path bin = fs::path(out.command).parent_path();
   TENON_TRY(out.helper, first_existing({bin / "tenon-recipe", bin / "../libexec/tenon/tenon-recipe"},
                                        "the recipe helper"));
-  TENON_TRY(out.library,
-            first_existing({bin / "../share/tenon/scripts", bin / "../../scripts", TENON_SOURCE_SCRIPTS},
-                           "the recipes' vocabulary"));
+  TENON_TRY(out.library, first_existing({bin / "../share/tenon/scripts"}, "the recipes' vocabulary"));
   out.registry.directories = split_path(std::getenv("TENON_PLUGIN_PATH"));
   out.registry.log = [](uint32_t level, std::string_view, uint32_t, std::string_view message) {
     std::cerr << (level == TENON_LOG_ERROR  ? "error: "

@@ -1,5 +1,6 @@
 // What the command says to mistakes, word for word, and its exit code. Nothing that failed before its first
 // step leaves a run behind.
+#include "tenon/base.h"
 #include "workplace.hpp"
 
 namespace tenon::test {
@@ -480,7 +481,8 @@ TEST(CommandLine, tells_its_version) {
   const Workplace place;
   const auto version = place.run({"--version"});
   EXPECT_EQ(version.code, 0);
-  EXPECT_EQ(version.out, "tenon 0.1.0\n");
+  EXPECT_EQ(version.out, "tenon 0.1.0, ABI " + std::to_string(TENON_ABI_MAJOR) + "." +
+                             std::to_string(TENON_ABI_MINOR) + "\n");
 }
 
 TEST(CommandLine, questions_about_a_plan_that_have_no_answer) {

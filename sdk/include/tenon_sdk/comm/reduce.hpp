@@ -142,10 +142,12 @@ struct Narrow {
   [[gnu::always_inline]] void apply(uint64_t count) const {
     typedef uint16_t Halves __attribute__((vector_size(32), aligned(1), may_alias));
     typedef uint32_t Words __attribute__((vector_size(64), aligned(1), may_alias));
+    typedef uint32_t Vector __attribute__((vector_size(64)));
     uint64_t i = 0;
     for (; i + 16 <= count; i += 16) {
-      Words out;
-      round(*reinterpret_cast<const Words*>(from + i), out);
+      const Vector in = *reinterpret_cast<const Words*>(from + i);
+      Vector out;
+      round(in, out);
       *reinterpret_cast<Halves*>(to + i) = __builtin_convertvector(out, Halves);
     }
     for (; i < count; ++i) {
