@@ -22,7 +22,7 @@ class Arrays {
       const double most = i == 0 ? 0.1 : 1e-3;  // an optimizer's slots may be squares: not below zero
       fill_real(out->array(i), out->count_, i < 2 ? -most : 0, most);
     }
-    out->add_pieces(program, slots);
+    out->add_pieces(program, slots, device.optimizer_declaration(0).num_stats);
     return out;
   }
 
@@ -41,7 +41,7 @@ class Arrays {
     return static_cast<int64_t>(aligned(static_cast<uint64_t>(elements(param.dims)) * sizeof(Real)) /
                                 sizeof(Real));
   }
-  void add_pieces(const Program& program, size_t slots) {
+  void add_pieces(const Program& program, size_t slots, size_t num_stats) {
     int64_t at = 0;
     for (const TensorInfo& param : program.params) {
       std::vector<void*>& slot = slots_.emplace_back();
@@ -55,8 +55,10 @@ class Arrays {
       piece.grad = array(1) + at;
       at += aligned_count(param);
     }
+    stats_.assign(pieces_.size() * num_stats, 1.0);
     for (size_t i = 0; i < pieces_.size(); ++i) {
       pieces_[i].slots = slots_[i].data();
+      if (num_stats > 0) pieces_[i].stats = stats_.data() + i * num_stats;
       pointers_.push_back(&pieces_[i]);
     }
   }
@@ -64,6 +66,7 @@ class Arrays {
   int64_t count_ = 0;
   std::vector<Handle<void>> memory_;  // 0: parameters, 1: gradients, then slots
   std::vector<std::vector<void*>> slots_;
+  std::vector<double> stats_;
   std::vector<tenon_update> pieces_;
   std::vector<tenon_update*> pointers_;
 };

@@ -36,9 +36,9 @@ std::string name_of(const Instr& instr) {
   return fmt::format("{} [{}]", instr.kind, fmt::join(shown.dims, " "));
 }
 
-// Reads the gradient; all else is in and out.
+// Reads the gradient; all else is in and out. Statistics are read from the same.
 double bytes_of_update(const Instr& instr) {
-  double bytes = static_cast<double>(input(instr, "grad").bytes());
+  double bytes = static_cast<double>(instr.in[0].bytes());
   for (const Operand& out : instr.out) bytes += 2 * static_cast<double>(out.bytes());
   return bytes;
 }

@@ -68,7 +68,7 @@ Status Executor::prepare_instr(InstrId id) {
   record.num_waits = static_cast<uint32_t>(waits_.size()) - record.first_wait;
   record.first_call = static_cast<uint32_t>(calls_.size());
   record.first_update = static_cast<uint32_t>(updates_.size());
-  if (instr.kind == "update")
+  if (is_optimizers(instr))
     TENON_CHECK(add_updates(instr));
   else if (instr.lane != 0)
     TENON_CHECK(prepare_transfer(instr, record));
@@ -76,7 +76,9 @@ Status Executor::prepare_instr(InstrId id) {
     TENON_CHECK(add_calls(id));
   record.num_calls = static_cast<uint32_t>(calls_.size()) - record.first_call;
   record.num_updates = static_cast<uint32_t>(updates_.size()) - record.first_update;
-  record.collective = record.transfer != nullptr && !is_one_way(transfer_of(instr));
+  // The others hold stages up, in an order that only the plan's own waits have been proved for.
+  record.within_class =
+      record.transfer != nullptr && std::ranges::count(instr.axes, program_.pipeline_axis) == 0;
   if (record.transfer != nullptr) lanes_[instr.lane].transfers.push_back(id);
   records_.push_back(record);
   return {};
@@ -155,51 +157,67 @@ Status Executor::prepare_transfer(const Instr& instr, Record& record) {
   return {};
 }
 
-// One update for each optimizer group in the bucket, of this rank's parts of its parameters.
+// A call for each optimizer group in the bucket, of this rank's parts of its parameters.
 Status Executor::add_updates(const Instr& instr) {
-  const std::span<const Operand> states = std::span(instr.out).subspan(1);
+  const OptimizerOperands operands = optimizer_operands(instr);
+  const bool measures = instr.kind == "stats";
   const FlatLayout& layout = program_.layouts[static_cast<size_t>(instr.layout)];
-  const auto address = [&](const Operand& operand, int64_t at) {
-    return device_.address(program_, operand) + at * size_of(operand.dtype);
-  };
   const FlatPart mine = part_of(program_, layout, layout.depth(), device_.id().rank);
   std::map<int, size_t> of_group;  // -> updates_
-  for (size_t l = 0; l < layout.leaves.size(); ++l) {
-    const LeafPart part = leaf_in(layout.leaves[l], mine);
-    if (part.count == 0) continue;
-    const auto group = static_cast<size_t>(layout.leaves[l].group);
-    const auto [known, fresh] = of_group.try_emplace(layout.leaves[l].group, updates_.size());
-    if (fresh) updates_.emplace_back();
-    Update& update = updates_[known->second];
-    const TensorInfo& param = program_.params[layout.leaves[l].param];
-    update.state = device_.optimizer(group);
-    update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
-    std::vector<void*>& slots = update.slots.emplace_back();
-    for (const SlotDeclaration& slot : device_.optimizer_declaration(group).slots) {
-      const Operand* state = state_of_slot(states, slot.name, slot.dtype_for(param.operand.dtype));
-      if (state == nullptr) {
-        return Error{"P038", fmt::format("no state for slot '{}' of {}", slot.name, param.name),
-                     program_.name, "", TENON_E_INTERNAL};
-      }
-      slots.push_back(address(*state, part.at));
+  int64_t sums = 0;                // of the leaves before
+  for (const FlatLayout::Leaf& leaf : layout.leaves) {
+    const LeafPart part = leaf_in(leaf, mine);
+    const int64_t at = sums;
+    const uint32_t count = device_.optimizer_declaration(static_cast<size_t>(leaf.group)).num_stats;
+    sums += count;
+    if (part.count == 0 || (measures && count == 0)) continue;
+    const auto [known, fresh] = of_group.try_emplace(leaf.group, updates_.size());
+    if (fresh) {
+      Update& update = updates_.emplace_back();
+      update.state = device_.optimizer(static_cast<size_t>(leaf.group));
+      update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
+      update.measures = measures;
     }
-    tenon_update& piece = update.pieces.emplace_back();
-    piece.struct_size = sizeof piece;
-    piece.dtype = static_cast<uint32_t>(param.operand.dtype);
-    piece.count = static_cast<uint64_t>(part.count);
-    const bool whole = part.count == layout.leaves[l].count && !param.operand.dims.empty();
-    piece.rows = whole ? static_cast<uint64_t>(param.operand.dims[0]) : 1;
-    piece.param = address(instr.out[0], part.at);
-    piece.grad = address(instr.in[0], part.at);
-    piece.slots = slots.data();
-    const ParamShape& shape = shapes_.emplace_back(shape_of(param));
-    piece.name = param.name.c_str();
-    piece.first = static_cast<uint64_t>(part.first);
-    piece.dims = shape.dims.data();
-    piece.starts = shape.starts.data();
-    piece.sizes = param.operand.dims->data();
-    piece.ndim = static_cast<uint32_t>(shape.dims.size());
+    TENON_CHECK(add_piece(instr, leaf, part, updates_[known->second]));
+    if (count > 0)
+      updates_[known->second].pieces.back().stats =
+          reinterpret_cast<double*>(device_.address(program_, *operands.stats)) + at;
   }
+  return {};
+}
+
+Status Executor::add_piece(const Instr& instr, const FlatLayout::Leaf& leaf, const LeafPart& part,
+                           Update& update) {
+  const std::span<const Operand> tensors = optimizer_operands(instr).tensors;
+  const auto address = [&](const Operand& operand) {
+    return device_.address(program_, operand) + part.at * size_of(operand.dtype);
+  };
+  const TensorInfo& param = program_.params[leaf.param];
+  std::vector<void*>& slots = update.slots.emplace_back();
+  for (const SlotDeclaration& slot : device_.optimizer_declaration(static_cast<size_t>(leaf.group)).slots) {
+    const Operand* state = state_of_slot(tensors.subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
+    if (state == nullptr) {
+      return Error{"P038", fmt::format("no state for slot '{}' of {}", slot.name, param.name), program_.name,
+                   "", TENON_E_INTERNAL};
+    }
+    slots.push_back(address(*state));
+  }
+  tenon_update& piece = update.pieces.emplace_back();
+  piece.struct_size = sizeof piece;
+  piece.dtype = static_cast<uint32_t>(param.operand.dtype);
+  piece.count = static_cast<uint64_t>(part.count);
+  const bool whole = part.count == leaf.count && !param.operand.dims.empty();
+  piece.rows = whole ? static_cast<uint64_t>(param.operand.dims[0]) : 1;
+  piece.param = address(tensors[0]);
+  piece.grad = address(instr.in[0]);
+  piece.slots = slots.data();
+  const ParamShape& shape = shapes_.emplace_back(shape_of(param));
+  piece.name = param.name.c_str();
+  piece.first = static_cast<uint64_t>(part.first);
+  piece.dims = shape.dims.data();
+  piece.starts = shape.starts.data();
+  piece.sizes = param.operand.dims->data();
+  piece.ndim = static_cast<uint32_t>(shape.dims.size());
   return {};
 }
 
@@ -269,9 +287,10 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     Update& update = updates_[record.first_update + u];
     tenon_step_scalars mine = scalars;
     mine.grad_scale = *update.scale;
-    const tenon_code code =
-        plugins.optimizer.table->step(update.state, &kCpuStream, update.pointers.data(),
-                                      static_cast<uint32_t>(update.pointers.size()), &mine, &error);
+    const tenon_optimizer& table = *plugins.optimizer.table;
+    const tenon_code code = (update.measures ? table.stats : table.step)(
+        update.state, &kCpuStream, update.pointers.data(), static_cast<uint32_t>(update.pointers.size()),
+        &mine, &error);
     if (code != TENON_OK) return located(code, error, id, plugins.optimizer.id);
   }
   return {};
@@ -296,7 +315,7 @@ Status Executor::run_all(const tenon_step_scalars& scalars, Waits waits) {
     if constexpr (kTraced) times_[id].start = trace_now();
     TENON_CHECK(execute(id, scalars));
     if constexpr (kTraced) times_[id].done = times_[id].issued = trace_now();
-    if (waits == Waits::at_once && record.collective) TENON_CHECK(wait(id));
+    if (waits == Waits::at_once && record.within_class) TENON_CHECK(wait(id));
   }
   for (const Lane& lane : lanes_) {
     if (!lane.transfers.empty()) TENON_CHECK(wait(lane.transfers.back()));

@@ -17,7 +17,7 @@ class Executor {
   // Collective. `kernels` with equal keys are shared within the program.
   static Result<std::unique_ptr<Executor>> prepare(const Program& program, RankDevice& device, bool exact);
 
-  // How transfers are waited for: where the plan says, so that work goes on beside them; or each collective
+  // How transfers are waited for: where the plan says, so that work goes on beside them; or each
   // at once, which shows what they cost. What stages send to each other is waited for as planned in any case,
   // for the other end may need work of this rank first. The results are the same.
   enum class Waits : uint8_t { planned, at_once };
@@ -44,6 +44,7 @@ class Executor {
     std::vector<std::vector<void*>> slots;
     const double* scale = nullptr;
     tenon_optimizer_state* state = nullptr;
+    bool measures = false;  // the optimizer's `stats`, not its `step`
   };
   struct Call {
     tenon_kernel* kernel = nullptr;
@@ -52,7 +53,7 @@ class Executor {
   // Calls of kernels, then updates; or one transfer.
   struct Record {
     tenon_comm_plan* transfer = nullptr;
-    bool collective = false;  // the transfer is no send and no receive
+    bool within_class = false;  // the transfer is among ranks that run this program
     uint32_t first_call = 0, num_calls = 0;
     uint32_t first_update = 0, num_updates = 0;
     uint32_t first_wait = 0, num_waits = 0;
@@ -71,6 +72,7 @@ class Executor {
   Status add_call(InstrId id, const Instr& instr);
   Status prepare_transfer(const Instr& instr, Record& record);
   Status add_updates(const Instr& instr);
+  Status add_piece(const Instr& instr, const FlatLayout::Leaf& leaf, const LeafPart& part, Update& update);
   ParamShape shape_of(const TensorInfo& param) const;
   int64_t offset(const Instr& instr) const;
   size_t member(const FlatLayout& layout) const;

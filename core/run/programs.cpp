@@ -16,13 +16,9 @@ Result<std::vector<OptimizerSlots>> optimizer_slots(const OptimizerUse& use, Dty
   for (const OptimizerUse::Group& given : use.groups) {
     TENON_TRY(const auto state, open_optimizer(use, given));
     TENON_TRY(const OptimizerDeclaration info, describe(use, state.get()));
-    if (info.num_stats != 0) {
-      return Error{"P021",
-                   use.id + " needs statistics of whole parameters, which this core does not reduce yet",
-                   "/optimizer", "use another optimizer", TENON_E_UNSUPPORTED};
-    }
     OptimizerSlots& group = out.emplace_back();
     group.elements = info.granule == TENON_GRANULE_ELEMENT;
+    group.stats = info.num_stats;
     for (const SlotDeclaration& slot : info.slots)
       group.slots.push_back({slot.name, slot.dtype_for(precision)});
   }
@@ -92,7 +88,7 @@ Result<std::shared_ptr<const Programs>> compile_programs(const Recipe& recipe, c
   TENON_TRY(out->eval, compiled(ProgramKind::eval));
   TENON_TRY(out->logits, compiled(ProgramKind::logits));
   for (const Compiled* one : {&out->eval, &out->logits})
-    TENON_CHECK(check_alike(one->programs, out->layout().programs));
+    TENON_CHECK(check_alike(one->classes, out->layout().classes));
   return std::shared_ptr<const Programs>(out);
 }
 

@@ -5,12 +5,13 @@ local s = require "tenon.schema"
 local lr = require "tenon.lr"
 local plugin = require "tenon.plugin"
 
-local Optimizer = s.class("an optimizer", "t.optim.adamw, t.optim.sgd or t.optim.plugin")
+local Optimizer = s.class("an optimizer", "t.optim.adamw, t.optim.lamb, t.optim.sgd or t.optim.plugin")
 local number = s.optional(s.number())
 
 -- Names and types, for messages with a place; defaults and ranges are the plugins' own.
 local options_of = {
   adamw = { beta1 = number, beta2 = number, eps = number, weight_decay = number },
+  lamb = { beta1 = number, beta2 = number, eps = number, weight_decay = number },
   sgd = { momentum = number, nesterov = s.optional(s.boolean), weight_decay = number },
 }
 

@@ -37,7 +37,7 @@ void Interpreter::run(const Scalars& scalars, Completion completion, uint64_t se
     for (uint32_t u = 0; u < work.num_updates; ++u) {
       Update& update = all.updates[work.first_update + u];
       const auto scale = *reinterpret_cast<const double*>(update.scale);
-      machine_.optimizer.step(update.group, update.pieces,
+      machine_.optimizer.step(update.group, update.measures, update.pieces,
                               {sizeof(tenon_step_scalars), 0, scalars.step, scalars.lr, scale});
     }
   });

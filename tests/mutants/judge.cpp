@@ -14,7 +14,7 @@ namespace {
 // The one place that asks the checks.
 Status check(const Compiled& sound, const std::vector<Program>& changed) {
   const auto report = verify(changed, *sound.reference);
-  return report.ok() ? check_alike(changed, sound.programs) : Status(report.error());
+  return report.ok() ? check_alike(interfaces_of(changed), sound.classes) : Status(report.error());
 }
 
 uint64_t ways(const Sites& sites) {

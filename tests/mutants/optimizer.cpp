@@ -10,17 +10,19 @@ Optimizer::Optimizer(const OptimizerUse& use) : use_(use) {
     auto declared = describe(use, state->get());
     if (!declared.ok()) throw Refused(declared.error().text());
     states_.push_back(std::move(*state));
+    stats_.push_back(declared->num_stats);
     slots_.push_back(std::move(declared->slots));
   }
 }
 
-void Optimizer::step(size_t group, std::vector<tenon_update>& pieces,
+void Optimizer::step(size_t group, bool measures, std::vector<tenon_update>& pieces,
                      const tenon_step_scalars& scalars) const {
   std::vector<tenon_update*> pointers;
   for (tenon_update& piece : pieces) pointers.push_back(&piece);
   tenon_error error = empty_abi_error();
-  if (use_.table->step(states_[group].get(), &kStream, pointers.data(),
-                       static_cast<uint32_t>(pointers.size()), &scalars, &error) < 0)
+  const auto call = measures ? use_.table->stats : use_.table->step;
+  if (call(states_[group].get(), &kStream, pointers.data(), static_cast<uint32_t>(pointers.size()), &scalars,
+           &error) < 0)
     throw Fault(error.message);
 }
 

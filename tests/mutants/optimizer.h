@@ -14,12 +14,16 @@ class Optimizer {
 
   size_t groups() const { return states_.size(); }
   const std::vector<SlotDeclaration>& slots(size_t group) const { return slots_[group]; }
-  void step(size_t group, std::vector<tenon_update>& pieces, const tenon_step_scalars& scalars) const;
+  uint64_t stats(size_t group) const { return stats_[group]; }
+  // `measures`: only writes the statistics of the pieces.
+  void step(size_t group, bool measures, std::vector<tenon_update>& pieces,
+            const tenon_step_scalars& scalars) const;
 
  private:
   const OptimizerUse& use_;
   std::vector<Handle<tenon_optimizer_state>> states_;
   std::vector<std::vector<SlotDeclaration>> slots_;
+  std::vector<uint64_t> stats_;
 };
 
 }  // namespace tenon::mutants

@@ -38,7 +38,7 @@ class Preparing {
     for (InstrId wait : instr.waits) require(wait < id, "an instruction waits for a later one");
     work.first_call = static_cast<uint32_t>(out_.calls.size());
     work.first_update = static_cast<uint32_t>(out_.updates.size());
-    if (instr.kind == "update")
+    if (is_optimizers(instr))
       add_updates(instr);
     else if (instr.lane != 0)
       work.post = post_of(program_, instr, machine_.mesh, rank_, memory_, channels_);
@@ -104,24 +104,36 @@ class Preparing {
 
   void add_updates(const Instr& instr) {
     const FlatLayout& layout = layout_of(program_, instr.layout);
-    require(instr.in.size() >= 2 && !instr.out.empty(), "an update lacks operands");
+    const OptimizerOperands operands = optimizer_operands(instr);
+    const bool measures = instr.kind == "stats";
+    require(instr.in.size() >= 2 && !operands.tensors.empty(), "an update lacks operands");
     const FlatPart mine = part_of(program_, layout, layout.depth(), rank_);
     std::map<int, size_t> of_group;
+    uint64_t sums = 0;
     for (const FlatLayout::Leaf& leaf : layout.leaves) {
-      const LeafPart part = leaf_in(leaf, mine);
-      if (part.count == 0) continue;
       require(leaf.group >= 0 && static_cast<size_t>(leaf.group) < machine_.optimizer.groups(),
               "no such optimizer group");
       require(leaf.param < program_.params.size(), "a bucket holds no such parameter");
+      const auto group = static_cast<size_t>(leaf.group);
+      const LeafPart part = leaf_in(leaf, mine);
+      const uint64_t at = sums, count = machine_.optimizer.stats(group);
+      sums += count;
+      if (part.count == 0 || (measures && count == 0)) continue;
       const auto [known, fresh] = of_group.try_emplace(leaf.group, out_.updates.size());
-      if (fresh) out_.updates.emplace_back().group = static_cast<size_t>(leaf.group);
-      add_piece(instr, program_.params[leaf.param], part, part.count == leaf.count,
-                out_.updates[known->second]);
+      if (fresh) out_.updates.push_back({group, measures, {}, {}, nullptr});
+      Update& update = out_.updates[known->second];
+      add_piece(instr, program_.params[leaf.param], part, part.count == leaf.count, update);
+      if (count == 0) continue;
+      require(operands.stats != nullptr, "an update lacks its statistics");
+      update.pieces.back().stats = reinterpret_cast<double*>(
+          memory_.at(program_, operands.stats->buffer, operands.stats->offset + at * sizeof(double),
+                     count * sizeof(double)));
     }
   }
 
   void add_piece(const Instr& instr, const TensorInfo& param, const LeafPart& part, bool whole,
                  Update& update) {
+    const std::span<const Operand> tensors = optimizer_operands(instr).tensors;
     const auto size = static_cast<uint64_t>(size_of(param.operand.dtype));
     const auto address = [&](const Operand& operand) {
       const auto offset = static_cast<uint64_t>(part.at * size_of(operand.dtype));
@@ -132,7 +144,7 @@ class Preparing {
     std::vector<void*>& slots = update.slots.emplace_back();
     for (const SlotDeclaration& slot : machine_.optimizer.slots(update.group)) {
       const Operand* state =
-          state_of_slot(std::span(instr.out).subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
+          state_of_slot(tensors.subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
       require(state != nullptr, "an update lacks a slot");
       slots.push_back(address(*state));
     }
@@ -141,7 +153,7 @@ class Preparing {
     piece.dtype = static_cast<uint32_t>(param.operand.dtype);
     piece.count = static_cast<uint64_t>(part.count);
     piece.rows = whole && !param.operand.dims.empty() ? static_cast<uint64_t>(param.operand.dims[0]) : 1;
-    piece.param = address(instr.out[0]);
+    piece.param = address(tensors[0]);
     piece.grad = address(instr.in[0]);
     piece.slots = slots.data();  // of a vector that stays where it is
   }

@@ -11,6 +11,7 @@ namespace tenon::mutants {
 // The pieces of one optimizer group in one bucket.
 struct Update {
   size_t group = 0;
+  bool measures = false;  // the optimizer's `stats`, not its `step`
   std::vector<tenon_update> pieces;
   std::vector<std::vector<void*>> slots;
   const char* scale = nullptr;

@@ -99,20 +99,39 @@ class OptimizerRun {
       updates.push_back(update_of(kDtype<T>, ends[i] - begin, c.param.data() + begin,
                                   c.grads[step - 1].data() + begin, slots[i].data()));
     }
-    run(updates, {sizeof(tenon_step_scalars), 0, step, lr, grad_scale});
+    const tenon_step_scalars scalars = {sizeof(tenon_step_scalars), 0, step, lr, grad_scale};
+    std::vector<double> stats = whole_stats(updates, scalars);
+    for (tenon_update& update : updates) update.stats = stats.data();
+    run(updates, scalars);
+  }
+
+  // As the core makes them: of the pieces of one parameter, added up.
+  std::vector<double> whole_stats(std::vector<tenon_update>& updates,
+                                  const tenon_step_scalars& scalars) const {
+    const uint32_t count = info().num_stats;
+    std::vector<double> parts(updates.size() * count, 1e300), out(count);
+    for (size_t i = 0; i < updates.size(); ++i) updates[i].stats = parts.data() + i * count;
+    if (count > 0) call(table_.stats, updates, scalars);
+    for (size_t i = 0; i < parts.size(); ++i) out[i % count] += parts[i];
+    return out;
   }
 
   void run(std::vector<tenon_update>& updates, const tenon_step_scalars& scalars) const {
+    call(table_.step, updates, scalars);
+  }
+
+ private:
+  void call(decltype(tenon_optimizer::step) function, std::vector<tenon_update>& updates,
+            const tenon_step_scalars& scalars) const {
     std::vector<tenon_update*> pointers;
     for (tenon_update& update : updates) pointers.push_back(&update);
     const tenon_stream stream = {{kDLCPU, 0}, nullptr};
     tenon_error error = empty_error();
-    const tenon_code code = table_.step(state_, &stream, pointers.data(),
-                                        static_cast<uint32_t>(pointers.size()), &scalars, &error);
+    const tenon_code code =
+        function(state_, &stream, pointers.data(), static_cast<uint32_t>(pointers.size()), &scalars, &error);
     if (code != TENON_OK) throw std::runtime_error(error.message);
   }
 
- private:
   const tenon_optimizer& table_;
   tenon_optimizer_state* state_ = nullptr;
 };

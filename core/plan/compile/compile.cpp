@@ -126,7 +126,7 @@ Status check_work(int64_t microbatches, size_t ops, int64_t most) {
 
 OptimizerPlan plan_optimizer(const Recipe& recipe, const JointGraph& joint, const CompileOptions& options) {
   OptimizerPlan plan{options.optimizer, {}, {}};
-  for (const OptimizerSlots& group : options.slots) plan.groups.push_back(group.slots);
+  for (const OptimizerSlots& group : options.slots) plan.groups.push_back({group.slots, group.stats});
   for (ValueId id : joint.params) plan.group_of_param.push_back(group_of(recipe, joint.graph.value(id).name));
   return plan;
 }
@@ -140,6 +140,7 @@ Result<Rows> plan_rows(const Recipe& recipe, const CompileOptions& options, cons
                  "add parallel/pipeline to the strategies, or remove the schedule", TENON_E_RECIPE};
   }
   const auto ranks = static_cast<int>(options.mesh.axes[probe.pipeline].size);
+  if (ranks == 1 && probe.stages == 1) return plain_rows(microbatches);
   if (!recipe.schedule_rows.empty()) {
     TENON_TRY(const Json document, parse_json(recipe.schedule_rows, "/schedule/rows"));
     TENON_TRY(Rows rows, parse_rows(document, microbatches, "/schedule/rows"));
@@ -183,6 +184,16 @@ Status check_storage(const Recipe& recipe, const CompileOptions& options, const 
                  TENON_E_RECIPE};
   }
   return {};
+}
+
+Status check_stats(const Recipe& recipe, const CompileOptions& options) {
+  const bool any =
+      std::ranges::any_of(options.slots, [](const OptimizerSlots& one) { return one.stats > 0; });
+  if (!recipe.exact || !any) return {};
+  return Error{
+      "P021",
+      options.optimizer + " reads sums over whole parameters, whose order depends on how these are cut",
+      "/numerics/mode", "use numerics fast, or another optimizer", TENON_E_RECIPE};
 }
 
 // The fixed tree adds logical shards of the batch. A parameter that is cut over an axis of the batch gets its
@@ -307,6 +318,7 @@ Result<Compiler> Compiler::open(const Recipe& recipe, const CompileOptions& opti
   TENON_TRY(out->rows, plan_rows(recipe, options, out->found, static_cast<int>(out->split.microbatches)));
   TENON_TRY(out->train,
             build_joint(recipe, options.mesh, ProgramKind::train, out->split.microbatch, out->annotate));
+  TENON_CHECK(check_stats(recipe, options));
   TENON_CHECK(check_storage(recipe, options, out->train.graph));
   TENON_CHECK(check_exact(recipe, out->train, options.mesh));
   out->optimizer = plan_optimizer(recipe, out->train, options);
@@ -410,7 +422,7 @@ int group_of(const Recipe& recipe, const std::string& param) {
 std::string interface_hash(const Compiled& compiled) {
   std::string all;
   for (const Interface& one : compiled.classes) all += serialize(one);
-  return sha256_hex(all);
+  return sha256_hex(all + serialize(compiled.reference->handed, compiled.reference->mesh));
 }
 
 std::string program_hash(const Program& program) { return sha256_hex(serialize(program)); }

@@ -21,6 +21,7 @@ struct KernelNeeds {
 struct OptimizerSlots {
   std::vector<StateSlot> slots;
   bool elements = true;  // between any two elements; false: never inside a parameter
+  int64_t stats = 0;     // of each parameter: OptimizerRule
 };
 
 struct ScheduleUse {

@@ -118,8 +118,12 @@ class ClassEmitter {
     const auto because = builder().because({Why::Because::norm, false, kNone, kNone});
     if (several()) builder().collective(TransferKind::all_reduce, {pipeline_}, Phase::step, sum, sum);
     const Operand scale = clip(sum);
+    const Statistics stats = mine_.params().statistics(mine_.gradients(), scale);
     for (size_t b = 0; b < mine_.buckets().size(); ++b) {
-      if (mine_.buckets()[b].owner) mine_.params().update(b, mine_.gradients().gradient(b), scale);
+      if (!mine_.buckets()[b].owner) continue;
+      const auto found = stats.find(b);
+      mine_.params().update(b, mine_.gradients().gradient(b), scale,
+                            found == stats.end() ? nullptr : &found->second);
     }
     for (const Tied& one : tied) hand_out_param(one);
     return {};

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "plan/emit/collectives.h"
+#include "plan/emit/entries.h"
 
 namespace tenon {
 namespace {
@@ -253,45 +254,24 @@ Operand Gradients::own_part(size_t bucket, const Operand& held) {
 
 // -- norms ------------------------------------------------------------------------------------------
 
-std::vector<Gradients::NormEntry> Gradients::norm_plan(int64_t chunk) const {
-  std::vector<NormEntry> entries;
-  for (size_t b = 0; b < scope_.buckets().size(); ++b) {
-    const Bucket& bucket = scope_.buckets()[b];
-    if (!bucket.owner) continue;
-    std::vector<AxisId> axes = bucket.norm_axes;
-    axes.insert(axes.end(), bucket.layout.axes.begin(), bucket.layout.axes.end());
-    std::sort(axes.begin(), axes.end());
-    int64_t count = 0;
-    for (const auto& leaf : bucket.layout.leaves) count += norm_entries(leaf, chunk);
-    entries.push_back({std::move(axes), b, 0, count});
-  }
-  // Where storage is cut has no part in the order, in which they are added.
-  std::ranges::stable_sort(entries, {}, [this](const NormEntry& entry) -> const std::vector<AxisId>& {
-    return scope_.buckets()[entry.bucket].norm_axes;
-  });
-  int64_t total = 0;
-  for (NormEntry& entry : entries) {
-    entry.first = total;
-    total += entry.count;
-  }
-  return entries;
-}
-
 Operand Gradients::norms() {
   ProgramBuilder& builder = scope_.builder;
   const auto because = builder.because({Why::Because::norm, false, kNone, kNone});
   const int64_t chunk = scope_.context.options.exact ? kExactGranule : 0;
-  const std::vector<NormEntry> entries = norm_plan(chunk);
-  const int64_t total = entries.empty() ? 0 : entries.back().first + entries.back().count;
-  const Operand vector = builder.scratch("norms", Dtype::f64, {total});
-  const bool cut = std::ranges::any_of(
-      entries, [&](const NormEntry& entry) { return !scope_.buckets()[entry.bucket].layout.axes.empty(); });
-  if (cut) {  // the entries of other members' parts
+  const Entries entries(scope_, [chunk](const Bucket& bucket) {
+    int64_t count = 0;
+    for (const auto& leaf : bucket.layout.leaves) count += norm_entries(leaf, chunk);
+    return count;
+  });
+  if (entries.all().empty()) {  // all parameters that the class reads are other classes'
+    const Operand none = builder.scratch("sq", Dtype::f64, {});
     Instr zeros = builder.begin("zeros", Phase::step);
-    zeros.out = {vector};
+    zeros.out = {none};
     builder.push(std::move(zeros));
+    return none;
   }
-  for (const NormEntry& entry : entries) {
+  const Operand vector = entries.open("norms");
+  for (const Entry& entry : entries.all()) {
     Instr instr = builder.begin("norms", Phase::step);
     instr.why = scope_.why(Why::Because::norm, entry.bucket);
     instr.in = {gradients_[entry.bucket]};
@@ -300,27 +280,7 @@ Operand Gradients::norms() {
     instr.layout = static_cast<int32_t>(entry.bucket);
     builder.push(std::move(instr));
   }
-  for (size_t i = 0; i < entries.size();) {
-    size_t end = i;
-    while (end < entries.size() && entries[end].axes == entries[i].axes) ++end;
-    const int64_t first = entries[i].first, last = entries[end - 1].first + entries[end - 1].count;
-    const auto of_these = builder.because(scope_.why(Why::Because::norm, entries[i].bucket));
-    const auto sum = [&](const std::vector<AxisId>& axes) {
-      if (axes.empty()) return;
-      emit_all_reduce(builder, part(vector, first, {last - first}, "norms"), axes, Phase::step,
-                      scope_.context.tree);
-    };
-    const Bucket& bucket = scope_.buckets()[entries[i].bucket];
-    if (scope_.context.options.exact) {  // who of those with zeros has a part must not show in the order
-      std::vector<AxisId> parts = bucket.layout.axes;
-      std::ranges::sort(parts);
-      sum(parts);
-      sum(bucket.norm_axes);
-    } else {
-      sum(entries[i].axes);
-    }
-    i = end;
-  }
+  entries.sum(vector, Why::Because::norm);
   Operand sum = builder.scratch("sq", Dtype::f64, {});
   Instr instr = builder.begin("sum", Phase::step);
   instr.in = {vector};

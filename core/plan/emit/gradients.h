@@ -54,11 +54,6 @@ class Gradients {
     size_t depth;           // of the layout, that it has been reduced to
     int stage, microbatch;  // of the row that completed it
   };
-  struct NormEntry {  // of one bucket in the vector of squared norms
-    std::vector<AxisId> axes;
-    size_t bucket;
-    int64_t first, count;
-  };
 
   void follow(size_t bucket, size_t leaf);
   bool per_microbatch(size_t bucket) const;
@@ -70,7 +65,6 @@ class Gradients {
   Operand scatter(size_t bucket, const Operand& held, size_t outer, size_t inner, Phase phase);
   Status reduce_in_tree(size_t bucket);
   Operand own_part(size_t bucket, const Operand& held);
-  std::vector<NormEntry> norm_plan(int64_t chunk) const;
 
   Scope& scope_;
   std::map<ValueId, LeafPlace> at_;                    // values of a gradient's chain of additions

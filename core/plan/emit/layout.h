@@ -9,7 +9,6 @@ namespace tenon {
 
 // Optimizer state of one group is cut only at multiples of this many elements of a tensor; 0: not at all.
 constexpr int64_t kElementGranule = 16;  // a multiple of what a vector holds
-constexpr int64_t kExactGranule = 4096;  // the chunks whose norms are added in a fixed order
 
 struct Bucket {
   FlatLayout layout;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "plan/emit/entries.h"
+#include "plan/emit/gradients.h"
+
 namespace tenon {
 
 Status Params::open() {
@@ -58,7 +61,7 @@ void Params::place_states(size_t bucket) {
   std::vector<Operand>& states = states_.emplace(bucket, std::vector<Operand>{}).first->second;
   for (const FlatLayout::Leaf& leaf : layout.leaves) {
     const TensorInfo& param = program.params[leaf.param];
-    for (const StateSlot& slot : optimizer.groups[static_cast<size_t>(leaf.group)]) {
+    for (const StateSlot& slot : optimizer.groups[static_cast<size_t>(leaf.group)].slots) {
       const Operand* state = state_of_slot(states, slot.name, slot.dtype);
       if (state == nullptr) {
         Operand made{kNone, 0, slot.dtype, {most_at(program.mesh, layout, layout.depth())}, slot.name};
@@ -143,32 +146,66 @@ void Params::prefetch(size_t bucket) {
 
 // -- update -----------------------------------------------------------------------------------------
 
-void Params::update(size_t bucket, const Operand& grad, const Operand& scale) {
+const Operand& Params::updated(size_t bucket) {
+  const FlatLayout& layout = scope_.buckets()[bucket].layout;
+  if (layout.param_depth == layout.depth()) return storage_[bucket];
+  const auto [it, fresh] = parts_.try_emplace(bucket);
+  if (!fresh) return it->second;
+  ProgramBuilder& builder = scope_.builder;
+  const auto because = builder.because(scope_.why(Why::Because::update, bucket));
+  it->second = builder.scratch("param_part." + std::to_string(bucket), storage_[bucket].dtype,
+                               {most_at(builder.program().mesh, layout, layout.depth())});
+  Instr instr = builder.begin("own_part", Phase::step);
+  instr.in = {storage_[bucket]};
+  instr.out = {it->second};
+  instr.layout = static_cast<int32_t>(bucket);
+  builder.push(std::move(instr));
+  return it->second;
+}
+
+void Params::update(size_t bucket, const Operand& grad, const Operand& scale, const Operand* stats) {
+  const Operand& params = updated(bucket);
   ProgramBuilder& builder = scope_.builder;
   const auto because = builder.because(scope_.why(Why::Because::update, bucket));
   const FlatLayout& layout = scope_.buckets()[bucket].layout;
-  const bool own = layout.param_depth < layout.depth();  // the update is of a part of the parameters here
-  Operand params = storage_[bucket];
-  const auto index = static_cast<int32_t>(bucket);
-  if (own) {
-    params = builder.scratch("param_part." + std::to_string(bucket), params.dtype,
-                             {most_at(builder.program().mesh, layout, layout.depth())});
-    Instr instr = builder.begin("own_part", Phase::step);
-    instr.in = {storage_[bucket]};
-    instr.out = {params};
-    instr.layout = index;
-    builder.push(std::move(instr));
-  }
   Instr instr = builder.begin("update", Phase::step);
   instr.in = {grad, scale};
+  if (stats != nullptr) instr.in.push_back(*stats);
   instr.out = {params};
   for (const Operand& state : states_.at(bucket)) instr.out.push_back(state);
-  instr.layout = index;
+  instr.layout = static_cast<int32_t>(bucket);
   builder.push(std::move(instr));
-  if (!own) return;
+  if (layout.param_depth == layout.depth()) return;
   builder.collective(TransferKind::all_gather, axes_between(layout, layout.param_depth, layout.depth()),
                      Phase::step, params, storage_[bucket]);
-  builder.program().instrs.back().layout = index;
+  builder.program().instrs.back().layout = static_cast<int32_t>(bucket);
+}
+
+Statistics Params::statistics(const Gradients& gradients, const Operand& scale) {
+  const Entries entries(scope_, [&](const Bucket& bucket) {
+    int64_t count = 0;
+    for (const auto& leaf : bucket.layout.leaves)
+      count += scope_.context.optimizer.groups[static_cast<size_t>(leaf.group)].stats;
+    return count;
+  });
+  Statistics out;
+  if (entries.all().empty()) return out;
+  ProgramBuilder& builder = scope_.builder;
+  const auto because = builder.because(scope_.why(Why::Because::stats, entries.all().front().bucket));
+  const Operand vector = entries.open("stats");
+  for (const Entry& entry : entries.all()) {
+    const Operand& params = updated(entry.bucket);
+    Instr instr = builder.begin("stats", Phase::step);
+    instr.why = scope_.why(Why::Because::stats, entry.bucket);
+    instr.in = {gradients.gradient(entry.bucket), scale, params};
+    for (const Operand& state : states_.at(entry.bucket)) instr.in.push_back(state);
+    instr.out = {part(vector, entry.first, {entry.count}, "stats")};
+    instr.layout = static_cast<int32_t>(entry.bucket);
+    out.emplace(entry.bucket, instr.out[0]);
+    builder.push(std::move(instr));
+  }
+  entries.sum(vector, Why::Because::stats);
+  return out;
 }
 
 }  // namespace tenon

@@ -9,6 +9,9 @@
 
 namespace tenon {
 
+class Gradients;
+using Statistics = std::map<size_t, Operand>;
+
 class Params {
  public:
   explicit Params(Scope& scope) : scope_(scope) {}
@@ -24,7 +27,12 @@ class Params {
 
   // What rests in Space::param of a bucket: all of it, or this rank's part.
   const Operand& storage(size_t bucket) const { return storage_[bucket]; }
-  void update(size_t bucket, const Operand& grad, const Operand& scale);
+  // Of a bucket that is updated here, the part that this rank updates.
+  const Operand& updated(size_t bucket);
+  // What the optimizer wants to know of whole parameters before it updates them, by bucket.
+  Statistics statistics(const Gradients& gradients, const Operand& scale);
+  // `stats`: NULL, the bucket has none.
+  void update(size_t bucket, const Operand& grad, const Operand& scale, const Operand* stats);
 
  private:
   Status place(size_t bucket);
@@ -37,6 +45,7 @@ class Params {
   std::map<ValueId, LeafPlace> at_;
   std::vector<Operand> storage_;                   // per bucket
   std::map<size_t, std::vector<Operand>> states_;  // per bucket that is updated here: its slots
+  std::map<size_t, Operand> parts_;                // per bucket of which a part is updated here: that
   std::vector<std::optional<Operand>> gathered_;   // per bucket
   size_t read_last_ = 0;                           // of the buckets that rest in parts
   std::map<std::pair<RowKind, int>, std::vector<size_t>> in_order_;  // (kind, stage): buckets by first use

@@ -52,7 +52,7 @@ std::vector<Instr> copy_kernels(const Instr& instr, const FlatPart& held, const 
 
 std::span<const Instr> kernels_of(const Program& program, const Instr& instr, std::optional<size_t> member,
                                   std::vector<Instr>& storage) {
-  if (instr.kind == "update") return {};
+  if (is_optimizers(instr)) return {};
   if (instr.kind != "norms" && instr.kind != "own_part") return {&instr, 1};
   const FlatLayout& layout = program.layouts[static_cast<size_t>(instr.layout)];
   const auto at = [&](size_t depth) { return part_at(program.mesh, layout, depth, *member); };

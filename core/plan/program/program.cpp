@@ -25,6 +25,13 @@ uint64_t bytes_in_flight(const Instr& instr) {
   return out;
 }
 
+OptimizerOperands optimizer_operands(const Instr& instr) {
+  if (instr.kind == "stats")
+    return {std::span(instr.in).subspan(std::min<size_t>(instr.in.size(), 2)),
+            instr.out.empty() ? nullptr : &instr.out[0]};
+  return {instr.out, instr.in.size() > 2 ? &instr.in[2] : nullptr};
+}
+
 const Operand* state_of_slot(std::span<const Operand> states, std::string_view name, Dtype dtype) {
   const auto found = std::ranges::find_if(
       states, [&](const Operand& state) { return state.name == name && state.dtype == dtype; });

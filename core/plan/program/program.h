@@ -62,6 +62,7 @@ struct Why {
     gradient,  // it brings gradients to where their parameters are updated
     gather,    // it brings parameters together that rest in parts
     norm,      // of all gradients
+    stats,     // of whole parameters, for their update
     update,    // of parameters
     stage,     // it takes a value from one stage of the pipeline to another
     tied,      // several stages hold the parameter: their gradients are added
@@ -71,19 +72,19 @@ struct Why {
   Because because = Because::op;
   bool tree = false;      // a step of a sum in the fixed order of exact mode
   OpId op = kNone;        // op, stage: the op itself; the one that makes the value
-  ValueId value = kNone;  // gradient, gather, norm, update, tied, updated: a bucket's first parameter
+  ValueId value = kNone;  // of a bucket, or of what crosses: the first parameter
   int stage = -1;         // stage: the first that reads it of those that the receiving rank holds
 };
 
 struct Instr {
-  std::string kind;  // op kind, a transfer, "update", "norms" or "own_part"
+  std::string kind;  // op kind, a transfer, "update", "stats", "norms" or "own_part"
   Phase phase = Phase::forward;
   int microbatch = -1;  // -1: once per step
   int layer = -1;
   int stage = 0;
   uint32_t lane = 0;
   std::vector<Operand> in;
-  std::vector<Operand> out;  // update: parameters, then their state slots, parameter by parameter
+  std::vector<Operand> out;  // update: parameters, then their state slots
   Operand workspace;         // buffer kNone: none
   SharedAttrs attrs;
   bool accumulate = false;
@@ -93,7 +94,7 @@ struct Instr {
   Reduction reduction = Reduction::sum;
   int32_t peer = -1;    // send, recv: coordinate on the axis; broadcast: the root's; permute: the shift
   int32_t layout = -1;  // of Program::layouts: whose cuts the counts of a transfer, or the parts of
-                        // update, norms and own_part, follow
+                        // update, stats, norms and own_part, follow
   double flops = 0;     // of one rank
   std::vector<InstrId>
       waits;  // earlier transfers that must be complete, for this and all that is listed behind
@@ -104,6 +105,16 @@ struct Instr {
 // none: a kernel, or what goes to the optimizer.
 inline TransferKind transfer_of(const Instr& instr) { return transfer_named(instr.kind); }
 inline bool is_transfer(const Instr& instr) { return transfer_of(instr) != TransferKind::none; }
+
+// What goes to the optimizer: of a bucket, or of what a rank updates of it,
+//   stats   (grad, scale, param, state...) -> sums of the rank's part of each parameter, f64
+//   update  (grad, scale[, stats]) -> param, state...
+inline bool is_optimizers(const Instr& instr) { return instr.kind == "update" || instr.kind == "stats"; }
+struct OptimizerOperands {
+  std::span<const Operand> tensors;  // parameters, then state slots
+  const Operand* stats = nullptr;    // NULL: none of its parameters has any
+};
+OptimizerOperands optimizer_operands(const Instr& instr);
 // What a transfer sends, or, on its receiving end, gets.
 const Operand& moved_operand(const Instr& instr);
 
@@ -162,7 +173,9 @@ struct LeafPart {
 };
 LeafPart leaf_in(const FlatLayout::Leaf& leaf, const FlatPart& part);
 
-// Entries of a parameter in the vector of squared norms: one, or one for each chunk (`chunk` > 0).
+// Entries of a parameter in the vector of squared norms: one, or one for each chunk (`chunk` > 0), as in
+// exact mode, which adds up the norms of such chunks in a fixed order.
+constexpr int64_t kExactGranule = 4096;
 inline int64_t norm_entries(const FlatLayout::Leaf& leaf, int64_t chunk) {
   return chunk == 0 ? 1 : (leaf.count + chunk - 1) / chunk;
 }

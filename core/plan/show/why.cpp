@@ -91,6 +91,7 @@ class Explainer {
       case Why::Because::gradient: return explain_gradient();
       case Why::Because::gather: return explain_gather();
       case Why::Because::norm: return explain_norm();
+      case Why::Because::stats: return explain_stats();
       case Why::Because::update: return explain_update();
       case Why::Because::stage: return explain_stage();
       case Why::Because::tied:
@@ -313,9 +314,28 @@ class Explainer {
       out_.because = "each stage has the squares of its own gradients, and the norm is of all";
       return involve_pipeline();
     }
+    out_.because =
+        fmt::format("each rank has the squares of its part of the gradients of {}, and the norm is of all",
+                    involve_measured("norms"));
+  }
+
+  void explain_stats() {
+    out_.op = "update: " + name_bucket().text;
+    out_.because = "the optimizer's step takes sums over each parameter";
+    if (!moves()) return;
+    out_.had = sums();
+    out_.wanted = "R";
+    out_.because = fmt::format(
+        "each rank has the optimizer's sums over its part of {}, and the update takes those over all",
+        involve_measured("stats"));
+  }
+
+  // The buckets whose numbers this instruction sums: one for each strategy that makes it. `kind` left these
+  // numbers there.
+  std::string involve_measured(const char* kind) {
     out_.place = source_.place(graph_.value(instr_.why.value).pointer);
-    std::string named;  // a bucket for each reason
-    const std::vector<ValueId> buckets = normed_buckets();
+    std::string named;
+    const std::vector<ValueId> buckets = measured_buckets(kind);
     size_t count = 0;
     for (ValueId param : buckets) {
       const size_t known = out_.strategies.size();
@@ -326,18 +346,16 @@ class Explainer {
       named += (named.empty() ? "" : ", of ") + bucket.text;
       ++count;
     }
-    out_.because =
-        fmt::format("each rank has the squares of its part of the gradients of {}{}, and the norm is of all",
-                    named, count < buckets.size() ? " and their like" : "");
+    return count < buckets.size() ? named + " and their like" : named;
   }
 
-  // The first parameters of the buckets whose squares this instruction sums: kernels left these in what it
-  // moves. A step of exact mode's sum moves copies, of which it knows the first bucket alone.
-  std::vector<ValueId> normed_buckets() const {
+  // Their first parameters: kernels left the numbers in what this instruction moves. A step of exact mode's
+  // sum moves copies, of which it knows the first bucket alone.
+  std::vector<ValueId> measured_buckets(const char* kind) const {
     std::vector<ValueId> out;
     const Operand& moved = moved_operand(instr_);
     for (const Instr& other : program_.instrs) {
-      if (other.kind != "norms") continue;
+      if (other.kind != kind) continue;
       const Operand& left = other.out.front();
       if (left.buffer == moved.buffer && left.offset >= moved.offset &&
           left.offset < moved.offset + moved.bytes())

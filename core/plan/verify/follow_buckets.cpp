@@ -96,6 +96,26 @@ Status check_chunks(const FlatLayout& layout, int64_t chunk) {
 
 }  // namespace
 
+Status Follower::check_zeros(const FlatLayout& layout, const Operand& numbers) const {
+  if (layout.depth() == 0) return {};
+  for (const auto& [piece, there] : memory_.pieces(range(numbers))) {
+    if (there.form == kNone || there.print != zeros_print())
+      return refused("the numbers of other members' parts start with what was there before");
+  }
+  return {};
+}
+
+Result<FormId> Follower::form_of_sums(const FlatLayout& layout, const Form& leaf, int64_t count, bool alone) {
+  Form sums = form_of(Dtype::f64, {{count, {}, 0, 1}});
+  for (const DimForm& dim : leaf.dims)
+    sums.partials.insert(sums.partials.end(), dim.axes.begin(), dim.axes.end());
+  sums.partials.insert(sums.partials.end(), layout.axes.begin(), layout.axes.end());
+  std::ranges::sort(sums.partials);
+  if (alone) sums.alone = layout.axes;
+  if (!forms_.sound(sums)) return refused("a bucket is cut by an axis that cuts its parameters");
+  return forms_.id(sums);
+}
+
 // The squares of each leaf's gradient. Of a bucket in parts a rank has those of its own, beside the zeros
 // that are there already.
 Status Follower::norms(const Instr& instr) {
@@ -105,33 +125,23 @@ Status Follower::norms(const Instr& instr) {
   const int64_t chunk = attr_int(instr.attrs, "chunk", -1);
   const Operand& out = instr.out[0];
   TENON_CHECK(check_chunks(*layout, chunk));
-  if (chunk < 0 || out.dtype != Dtype::f64) return refused("its attributes do not fit its operands");
+  if (chunk != (shared_.reference.exact ? kExactGranule : 0) || out.dtype != Dtype::f64)
+    return refused("its attributes do not fit its operands");
   TENON_TRY(const Content grads, bucket(instr.in[0], instr.layout, layout->depth()));
-  if (layout->depth() > 0) {
-    for (const auto& [piece, there] : memory_.pieces(range(out))) {
-      if (there.form == kNone || there.print != zeros_print())
-        return refused("the norms of other members' parts start with what was there before");
-    }
-  }
+  TENON_CHECK(check_zeros(*layout, out));
   int64_t entry = 0;
   for (size_t l = 0; l < layout->leaves.size(); ++l) {
     const FlatLayout::Leaf& leaf = layout->leaves[l];
     const Content& grad = grads.parts->leaves[l].second;
     const std::string& name = leaf.param < program_.params.size() ? program_.params[leaf.param].name : "?";
     TENON_CHECK(check_gradient(name, grad));
-    const Form& form = forms_[grad.form];
     const int64_t entries = norm_entries(leaf, chunk);
-    Form squares = form_of(Dtype::f64, {{entries, {}, 0, 1}});
-    for (const DimForm& dim : form.dims)
-      squares.partials.insert(squares.partials.end(), dim.axes.begin(), dim.axes.end());
-    squares.partials.insert(squares.partials.end(), layout->axes.begin(), layout->axes.end());
-    std::ranges::sort(squares.partials);
-    if (chunk > 0) squares.alone = layout->axes;  // cuts are between chunks, as check_chunks() demands
-    if (!forms_.sound(squares)) return refused("a bucket is cut by an axis that cuts its parameters");
+    // Cuts are between chunks, as check_chunks() demands.
+    TENON_TRY(const FormId form, form_of_sums(*layout, forms_[grad.form], entries, chunk > 0));
     const Print print = print_of(*find_op("sqnorm"), {}, std::span(&grad.print, 1), 0, {}, false);
     const uint64_t lo = range(out).lo + static_cast<uint64_t>(entry) * sizeof(double);
     memory_.write(ByteRange{lo, lo + static_cast<uint64_t>(entries) * sizeof(double)},
-                  {print, forms_.id(squares), {}, nullptr});
+                  {print, form, {}, nullptr});
     entry += entries;
   }
   return entry == out.elements() ? Status() : refused("has not one entry for each gradient");
@@ -146,69 +156,132 @@ Status Follower::own_part(const Instr& instr) {
   return write_bucket(instr.out[0], instr.layout, layout->depth(), all);
 }
 
+// What a step of the optimizer works on, which may be changed.
+struct Follower::Updating {
+  struct Leaf {
+    std::string name;
+    int group = 0;
+    int64_t stats = 0;
+    Print grad, scale;
+    Content* param = nullptr;
+    std::vector<std::pair<std::string, Content*>> states;  // by name
+
+    // Of the statistics of all of it, before the step.
+    Print print_of_stats() const {
+      PrintHash hash("stats");
+      hash.add(name).add(static_cast<uint64_t>(group)).add(grad).add(scale).add(param->print);
+      for (const auto& [slot, state] : states) hash.add(slot).add(state->print);
+      return hash.print();
+    }
+  };
+  const FlatLayout& layout;
+  std::vector<Content> tensors;  // copies: parameters, then state slots
+  std::vector<Leaf> leaves = {};
+};
+
 // What the executor does with it: each leaf of the bucket by the optimizer of its group, with the slots of
 // that group's state, which it finds by their names.
-Status Follower::update(const Instr& instr) {
+Result<Follower::Updating> Follower::updating(const Instr& instr) const {
   const FlatLayout* layout = layout_of(instr);
-  if (layout == nullptr || instr.in.size() != 2 || instr.out.empty() || !instr.attrs.empty())
-    return refused("an update is of one bucket, with its gradients and a scale");
+  const std::span<const Operand> operands = optimizer_operands(instr).tensors;
+  if (layout == nullptr || instr.in.size() < 2 || operands.empty() || !instr.attrs.empty())
+    return refused("a step of the optimizer is of one bucket, with its gradients and a scale");
   TENON_TRY(const Content scale, whole(instr.in[1]));
   if (!forms_[scale.form].placement().is_replicated() || forms_[scale.form].dtype != Dtype::f64 ||
       !forms_[scale.form].dims.empty())
     return refused("the scale of an update is one number");
   TENON_TRY(const Content grads, bucket(instr.in[0], instr.layout, layout->depth()));
-  TENON_TRY(Content params, bucket(instr.out[0], instr.layout, layout->depth()));
-  std::vector<Content> states;
-  for (size_t i = 1; i < instr.out.size(); ++i) {
-    TENON_TRY(Content state, bucket(instr.out[i], instr.layout, layout->depth()));
-    states.push_back(std::move(state));
+  Updating out{*layout, {}};
+  std::vector<std::shared_ptr<Parts>> parts;
+  for (const Operand& operand : operands) {
+    TENON_TRY(Content content, bucket(operand, instr.layout, layout->depth()));
+    content.parts = parts.emplace_back(std::make_shared<Parts>(*content.parts));
+    out.tensors.push_back(std::move(content));
   }
-  // What is there is changed leaf by leaf in a copy.
-  const auto copy_of = [](Content& content) {
-    auto parts = std::make_shared<Parts>(*content.parts);
-    content.parts = parts;
-    return parts;
-  };
-  const auto new_params = copy_of(params);
-  std::vector<std::shared_ptr<Parts>> new_states;
-  for (Content& state : states) new_states.push_back(copy_of(state));
   for (size_t l = 0; l < layout->leaves.size(); ++l) {
     const FlatLayout::Leaf& leaf = layout->leaves[l];
     if (leaf.param >= program_.params.size()) return refused("a bucket has a parameter that is not there");
     const TensorInfo& info = program_.params[leaf.param];
-    const auto expected = expected_.params.find(info.name);
-    const auto slots = static_cast<size_t>(leaf.group);
-    if (expected == expected_.params.end() || leaf.group < 0 ||
-        slots >= shared_.reference.optimizer.groups.size())
+    const auto group = static_cast<size_t>(leaf.group);
+    if (!expected_.params.contains(info.name) || leaf.group < 0 ||
+        group >= shared_.reference.optimizer.groups.size())
       return refused(fmt::format("'{}' is in no group of the optimizer", info.name));
     const Content& grad = grads.parts->leaves[l].second;
-    Content& param = new_params->leaves[l].second;
+    Content& param = parts[0]->leaves[l].second;
     TENON_CHECK(check_gradient(info.name, grad));
     if (param.form == kNone) return refused(fmt::format("'{}' is not updated where it is", info.name));
     if (!(forms_[grad.form] == forms_[param.form])) {
       return refused(fmt::format("'{}', which is {}, would be updated with {}", info.name,
                                  forms_.text(param.form), forms_.text(grad.form)));
     }
-    for (const StateSlot& slot : shared_.reference.optimizer.groups[slots]) {
-      const std::span<const Operand> slots_here(instr.out.data() + 1, instr.out.size() - 1);
-      const Operand* found = state_of_slot(slots_here, slot.name, slot.dtype);
+    const OptimizerRule& rule = shared_.reference.optimizer.groups[group];
+    out.leaves.push_back({info.name, leaf.group, rule.stats, grad.print, scale.print, &param, {}});
+    for (const StateSlot& slot : rule.slots) {
+      const Operand* found = state_of_slot(operands.subspan(1), slot.name, slot.dtype);
       const std::string name = state_name(info.name, shared_.reference.optimizer, slot);
       if (found == nullptr) return refused(fmt::format("'{}' is not updated where it is", name));
-      const auto at = static_cast<size_t>(found - slots_here.data());
-      Content& state = new_states[at]->leaves[l].second;
+      Content& state = parts[static_cast<size_t>(found - operands.data())]->leaves[l].second;
       if (state.print != state_print(name))
         return refused(fmt::format("'{}' is not updated where it is", name));
       Form of_state = forms_[param.form];
       of_state.dtype = slot.dtype;
       if (!(forms_[state.form] == of_state))
         return refused(fmt::format("'{}' is not cut as '{}' is", name, info.name));
-      state.print = update_print(name, leaf.group, grad.print, state.print, scale.print);
+      out.leaves.back().states.emplace_back(name, &state);
     }
-    param.print = update_print(info.name, leaf.group, grad.print, param.print, scale.print);
   }
-  TENON_CHECK(write_bucket(instr.out[0], instr.layout, layout->depth(), params));
-  for (size_t i = 1; i < instr.out.size(); ++i)
-    TENON_CHECK(write_bucket(instr.out[i], instr.layout, layout->depth(), states[i - 1]));
+  return out;
+}
+
+// What the optimizer wants to know of each leaf as a whole: a rank has the sums over its own part.
+Status Follower::stats(const Instr& instr) {
+  TENON_TRY(const Updating step, updating(instr));
+  const Operand* out = optimizer_operands(instr).stats;
+  if (out == nullptr || instr.out.size() != 1 || out->dtype != Dtype::f64)
+    return refused("statistics are one vector of f64");
+  TENON_CHECK(check_zeros(step.layout, *out));
+  uint64_t at = range(*out).lo;
+  for (const Updating::Leaf& leaf : step.leaves) {
+    if (leaf.stats == 0) continue;
+    TENON_TRY(const FormId form, form_of_sums(step.layout, forms_[leaf.param->form], leaf.stats, false));
+    const uint64_t end = at + static_cast<uint64_t>(leaf.stats) * sizeof(double);
+    if (end > range(*out).hi) return refused("has not the statistics of each parameter");
+    memory_.write(ByteRange{at, end}, {leaf.print_of_stats(), form, {}, nullptr});
+    at = end;
+  }
+  return at == range(*out).hi ? Status() : refused("has not the statistics of each parameter");
+}
+
+// An update reads those of the parameters, states and gradients that it works on itself.
+Status Follower::check_stats(const Updating& step, const Operand& stats) const {
+  uint64_t at = range(stats).lo;
+  for (const Updating::Leaf& leaf : step.leaves) {
+    if (leaf.stats == 0) continue;
+    const uint64_t end = at + static_cast<uint64_t>(leaf.stats) * sizeof(double);
+    if (end > range(stats).hi) return refused("lacks statistics");
+    const Content there = memory_.read({at, end});
+    const bool known =
+        there.form != kNone && forms_[there.form].plain() && forms_[there.form].placement().is_replicated();
+    if (!known || there.print != leaf.print_of_stats())
+      return refused(fmt::format("'{}' is not updated with its own statistics, over all of it", leaf.name));
+    at = end;
+  }
+  return at == range(stats).hi ? Status() : refused("has more statistics than it reads");
+}
+
+Status Follower::update(const Instr& instr) {
+  TENON_TRY(const Updating step, updating(instr));
+  const Operand* stats = optimizer_operands(instr).stats;
+  const bool wanted = std::ranges::any_of(step.leaves, [](const auto& leaf) { return leaf.stats > 0; });
+  if (instr.in.size() != (wanted ? 3 : 2)) return refused("has another number of operands than its kind");
+  if (wanted) TENON_CHECK(check_stats(step, *stats));
+  for (const Updating::Leaf& leaf : step.leaves) {
+    for (const auto& [name, state] : leaf.states)
+      state->print = update_print(name, leaf.group, leaf.grad, state->print, leaf.scale);
+    leaf.param->print = update_print(leaf.name, leaf.group, leaf.grad, leaf.param->print, leaf.scale);
+  }
+  for (size_t i = 0; i < instr.out.size(); ++i)
+    TENON_CHECK(write_bucket(instr.out[i], instr.layout, step.layout.depth(), step.tensors[i]));
   return {};
 }
 

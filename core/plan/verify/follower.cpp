@@ -224,6 +224,7 @@ Status Follower::step(InstrId id) {
       {"cross_entropy_join", &Follower::cross_entropy_join},
       {"norms", &Follower::norms},
       {"own_part", &Follower::own_part},
+      {"stats", &Follower::stats},
       {"update", &Follower::update},
   };
   const Instr& instr = program_.instrs[id];
@@ -243,10 +244,10 @@ Status Follower::step(InstrId id) {
 // and only what works on buckets is told of one.
 Status Follower::check_kernels(const Instr& instr) const {
   const TransferKind kind = transfer_of(instr);
-  const bool buckets = instr.kind == "update" || instr.kind == "norms" || instr.kind == "own_part" ||
+  const bool buckets = is_optimizers(instr) || instr.kind == "norms" || instr.kind == "own_part" ||
                        kind == TransferKind::all_gather || kind == TransferKind::reduce_scatter;
   if (instr.layout >= 0 && !buckets) return refused("is told of a bucket, which its kind does not know");
-  if (kind != TransferKind::none || instr.kind == "update") {
+  if (kind != TransferKind::none || is_optimizers(instr)) {
     return instr.workspace.buffer == kNone ? Status()
                                            : refused("has a workspace, which its kind does not use");
   }
@@ -324,6 +325,8 @@ Status Follower::kernel(const Instr& instr) {
   for (size_t k = 0; k < made.size(); ++k) {
     if (adds_into(instr, k)) {
       TENON_TRY(const Content before, whole(instr.out[k]));
+      if (shared_.reference.exact && before.microbatch != made[k].microbatch)
+        return refused("adds microbatches up within a kernel, which exact mode does by sums of their own");
       TENON_TRY(made[k], shared_.transfers.added(before, made[k]));
     }
     TENON_CHECK(write(instr.out[k], made[k]));

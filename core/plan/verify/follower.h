@@ -66,12 +66,21 @@ class Follower {
   Result<Content> bucket(const Operand& operand, int32_t layout, size_t depth) const;
   Status write_bucket(const Operand& operand, int32_t layout, size_t depth, const Content& content);
   Status check_gradient(const std::string& param, const Content& grad) const;
+  // Of several numbers about each leaf, those of other members' parts are zero already.
+  Status check_zeros(const FlatLayout& layout, const Operand& numbers) const;
+  // Sums over the part of a leaf that a rank has: partial over what cuts it.
+  Result<FormId> form_of_sums(const FlatLayout& layout, const Form& leaf, int64_t count, bool alone);
   Status norms(const Instr& instr);
   Status own_part(const Instr& instr);
+  struct Updating;
+  Result<Updating> updating(const Instr& instr) const;
+  Status stats(const Instr& instr);
+  Status check_stats(const Updating& updating, const Operand& stats) const;
   Status update(const Instr& instr);
 
   // -- transfers
   Status transfer(const Instr& instr, TransferKind kind);
+  Result<Content> summed(const Content& content, const Instr& instr) const;
   Status all_reduce(const Instr& instr);
   Status reduce_scatter(const Instr& instr);
   Status all_gather(const Instr& instr);

@@ -198,7 +198,7 @@ class Expecting {
       out.outputs[graph_.value(clip.out[k]).name] = print_of(*clip.def, clip.attrs, in, k, {}, false);
     for (auto& [name, param] : out.params) {
       param.after = update_print(name, param.group, param.grad, param_print(name), out.outputs.at("scale"));
-      param.slots = &reference_.optimizer.groups[static_cast<size_t>(param.group)];
+      param.slots = &reference_.optimizer.groups[static_cast<size_t>(param.group)].slots;
     }
   }
 
@@ -231,6 +231,14 @@ HandedValues handed_values(const JointGraph& placed) {
   for (const auto& [name, id] : placed.outputs) add(id);
   for (ValueId id : placed.params) add(id);
   for (const LeafGrad& leaf : placed.leaves) add(leaf.param).gradient = graph.value(leaf.grad).placement;
+  return out;
+}
+
+std::string serialize(const HandedValues& handed, const Mesh& mesh) {
+  std::string out;
+  for (const auto& [placed, one] : handed)
+    out += fmt::format("{} {} {} / {}\n", placed, one.value, text(one.placement, {}, mesh),
+                       text(one.gradient, {}, mesh));
   return out;
 }
 

@@ -21,6 +21,9 @@ struct Handed {
 // By id of the placed graph, from which programs are emitted: what other stages read, parameters, outputs.
 using HandedValues = std::map<ValueId, Handed>;
 HandedValues handed_values(const JointGraph& placed);
+// In a stable form, for the digest: each rank holds what it hands over and gets against these placements, so
+// all must have the same.
+std::string serialize(const HandedValues& handed, const Mesh& mesh);
 
 struct Reference {
   std::shared_ptr<const JointGraph> joint;  // unplaced
@@ -33,7 +36,8 @@ struct Reference {
   // Bytes of workspace of each kernel that the plugin was asked for, by kernel_key(); unset: it was not
   // asked.
   std::optional<std::map<std::string, uint64_t>> workspaces = {};
-  // Nothing rests on this: who hands a value over is held to it as much as who gets it.
+  // Claimed by emission: who hands a value over is held to it as much as who gets it, and all ranks have the
+  // same.
   HandedValues handed = {};
 };
 

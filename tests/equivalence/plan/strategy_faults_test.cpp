@@ -10,6 +10,7 @@ namespace {
 const Combination kPipeline{"pp2_dp2", "gpt2", {{"pp", 2}, {"dp", 2}}, "pipeline data", "1f1b", 4};
 const Combination kZero1{"zero1", "gpt2", {{"dp", 2}}, "data zero1"};
 const Combination kZero2{"zero2", "gpt2", {{"dp", 4}}, "data zero2", "", 2};
+const Combination kLamb{"lamb", "gpt2", {{"dp", 2}}, "data zero2", "", 2, 3, "lamb"};
 const Combination kZero3{"zero3", "gpt2", {{"dp", 2}}, "data zero3", "", 2};
 const Combination kHierarchical{"hierarchical",     "gpt2", {{"dp_out", 2}, {"dp_in", 2}},
                                 "data zero2:dp_in", "",     2};
@@ -258,6 +259,35 @@ TEST_F(Zero1Fault, an_update_of_parts_that_nobody_copied) {
   EXPECT_EQ(check_meaning(programs_, *reference_).error().code, "V007");
 }
 
+class StatisticsFault : public Faulty {
+ protected:
+  StatisticsFault() : Faulty(kLamb) {}
+  static bool sums(const Instr& i) { return i.kind == "all_reduce" && i.in[0].name == "stats"; }
+};
+
+TEST_F(StatisticsFault, of_a_part_alone) {
+  erase_instr(program(), find(0, sums));
+  replan();
+  expect("V007", "is not updated with its own statistics, over all of it", "(update");
+}
+
+TEST_F(StatisticsFault, taken_behind_the_update_of_their_parameters) {
+  const InstrId stats = find(0, [](const Instr& i) { return i.kind == "stats"; });
+  const int32_t layout = at(0, stats).layout;
+  move(0, stats, find(0, [layout](const Instr& i) { return i.kind == "update" && i.layout == layout; }));
+  replan();
+  EXPECT_EQ(check_meaning(programs_, *reference_).error().code, "V007");
+}
+
+TEST_F(StatisticsFault, of_another_bucket) {
+  const InstrId first = find(0, [](const Instr& i) { return i.kind == "update"; });
+  const InstrId other = find_last(0, [](const Instr& i) { return i.kind == "update"; });
+  ASSERT_NE(first, other);
+  std::swap(at(0, first).in[2], at(0, other).in[2]);
+  replan();
+  EXPECT_EQ(check_meaning(programs_, *reference_).error().code, "V007");
+}
+
 class Zero2Fault : public Faulty {
  protected:
   Zero2Fault() : Faulty(kZero2) {}
@@ -293,7 +323,7 @@ TEST_F(Zero2Fault, a_member_without_a_part) {
 TEST_F(Zero2Fault, norms_of_parts_without_zeros_before_them) {
   erase_instr(program(), find(0, [](const Instr& i) { return i.kind == "zeros"; }));
   replan();
-  expect("V007", "the norms of other members' parts start with what was there before", "(norms");
+  expect("V007", "the numbers of other members' parts start with what was there before", "(norms");
 }
 
 TEST_F(Zero2Fault, a_part_of_the_gradients_reduced_once_more) {

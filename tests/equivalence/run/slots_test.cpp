@@ -1,5 +1,6 @@
 // States of an optimizer whose groups name a slot alike, and mean different dtypes.
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <span>
 
@@ -135,6 +136,67 @@ TEST(Updates, say_which_elements_of_which_parameter_they_are) {
   }
   EXPECT_GT(cut, 0u) << "over tp";
   EXPECT_LT(cut, Updated::self().times.size());
+}
+
+// LAMB reads norms over whole parameters: on any mesh the same as on one rank.
+TEST(Statistics, are_over_whole_parameters_on_any_mesh) {
+  struct Case {
+    const char* name;
+    Json mesh;
+    std::vector<std::pair<const char*, Json>> strategies;
+  };
+  const auto axes = [](std::vector<std::pair<const char*, int>> sizes) {
+    Json out = Json::array();
+    for (const auto& [axis, size] : sizes) out.push_back({axis, size});
+    return out;
+  };
+  const std::vector<Case> cases = {
+      {"zero1", axes({{"dp", 2}}), {{"zero", {{"stage", 1}}}}},
+      {"zero2", axes({{"dp", 4}}), {{"zero", {{"stage", 2}}}}},
+      {"zero3", axes({{"dp", 2}}), {{"zero", {{"stage", 3}}}}},
+      {"tp2", axes({{"dp", 1}, {"tp", 2}}), {{"tensor", Json::object()}}},
+      {"tp2 zero3", axes({{"tp", 2}, {"dp", 2}}), {{"tensor", Json::object()}, {"zero", {{"stage", 3}}}}},
+      {"tied over stages",
+       axes({{"pp", 2}, {"dp", 2}}),
+       {{"pipeline", Json::object()}, {"zero", {{"stage", 1}}}}},
+  };
+  Json document = recipe();
+  document["precision"] = "f64";
+  document["microbatches"] = 2;
+  document["optimizer"]["plugin"] = "optimizer/lamb";
+  document["optimizer"]["options"] = {{"weight_decay", 0.1}, {"eps", 1e-3}};
+  document["optimizer"]["groups"] = Json::array(
+      {{{"match", Json::array({"*.weight"})}, {"options", {{"weight_decay", 0.0}, {"eps", 1e-3}}}}});
+  document["optimizer"]["clip"] = 0.1;
+  const RunRecord alone = must_run(document, {.ranks = 1, .steps = 3});
+  const auto furthest = [&](const RunRecord& record) {
+    double most = 0;
+    for (const auto& [name, bytes] : alone.tensors) {
+      if (!record.tensors.contains(name)) continue;  // another optimizer's state
+      const auto wanted = as_doubles(bytes, Dtype::f64),
+                 found = as_doubles(record.tensors.at(name), Dtype::f64);
+      EXPECT_EQ(wanted.size(), found.size()) << name;
+      for (size_t i = 0; i < wanted.size(); ++i) most = std::max(most, std::abs(wanted[i] - found[i]));
+    }
+    return most;
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Json cut = document;
+    cut["mesh"] = c.mesh;
+    for (const auto& [name, options] : c.strategies)
+      cut["strategies"].push_back({{"plugin", std::string("parallel/") + name}, {"options", options}});
+    if (c.mesh[0][0] == "pp") cut["schedule"] = {{"plugin", "schedule/1f1b"}, {"options", Json::object()}};
+    int ranks = 1;
+    for (const Json& axis : c.mesh) ranks *= axis[1].get<int>();
+    const RunRecord record = must_run(cut, {.ranks = ranks, .steps = 3});
+    EXPECT_TRUE(record.disagreements.empty()) << record.disagreements.front();
+    EXPECT_LT(furthest(record), 1e-12);
+  }
+  // They matter: without the ratio the same direction leads elsewhere.
+  Json adam = document;
+  adam["optimizer"]["plugin"] = "optimizer/adamw";
+  EXPECT_GT(furthest(must_run(adam, {.ranks = 1, .steps = 3})), 1e-6);
 }
 
 TEST(Slots, that_a_program_lacks_are_told) {
