@@ -40,6 +40,7 @@ Result<Plugged<Table>> plug(PluginRegistry& registry, const PluginUse& use) {
   TENON_TRY(const Plugin* plugin, load(registry, use));
   Plugged<Table> out;
   out.id = plugin->id();
+  out.version = plugin->version();
   TENON_TRY(out.table, table_of<Table>(*plugin, use));
   TENON_TRY(out.options, options_of(*plugin, use.options, use.pointer));
   out.pointer = use.pointer;
@@ -62,6 +63,7 @@ Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& reci
   TENON_TRY(const Plugin* plugin, load(registry, recipe.optimizer));
   OptimizerUse out;
   out.id = plugin->id();
+  out.version = plugin->version();
   TENON_TRY(out.table, table_of<tenon_optimizer>(*plugin, recipe.optimizer));
   out.host = registry.host().table();
   TENON_TRY(auto common, options_of(*plugin, recipe.optimizer.options, recipe.optimizer.pointer));

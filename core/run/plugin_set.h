@@ -19,7 +19,7 @@ namespace tenon {
 // `host` outlives all that the plugin makes.
 template <class Table>
 struct Plugged {
-  std::string id;
+  std::string id, version;
   const Table* table = nullptr;
   OptionValues options;
   std::string pointer = {};  // of the options in the recipe
@@ -47,7 +47,7 @@ struct OptimizerUse {
     OptionValues options;
     std::string pointer;  // of the options in the recipe
   };
-  std::string id;
+  std::string id, version;
   const tenon_optimizer* table = nullptr;
   const tenon_host* host = nullptr;
   std::vector<Group> groups;  // 0: the common options; 1 + i: Recipe::groups[i]
@@ -63,5 +63,7 @@ struct PluginSet {
   Plugged<tenon_schedule> schedule;  // table NULL: the recipe names none
   std::vector<Plugged<tenon_sink>> sinks;
 };
+// What makes a run what it is, a line each: "kernels/cpu 0.1.0". Sinks are rank 0's alone.
+std::string names_of(const PluginSet& plugins);
 
 }  // namespace tenon

@@ -46,12 +46,13 @@ Status Session::open_all() {
 // to have the same recipe, plugins and interfaces, and those of a class the same program.
 Status Session::agree_on_programs() {
   TENON_CHECK(peers_.agree("recipe", sha256_hex(recipe_.document)));
+  TENON_CHECK(peers_.agree("set of plugins", sha256_hex(names_of(plugins_))));
   std::string common, own;
   for (const Compiled* compiled : all_programs()) {
     common += interface_hash(*compiled);
     own += program_hash(mine(*compiled));
   }
-  TENON_CHECK(peers_.agree("program", sha256_hex(common)));
+  TENON_CHECK(peers_.agree("plan", sha256_hex(common)));
   const Program& layout = mine(programs_->layout());
   const auto class_of = [&](int64_t rank) {
     return layout.pipeline_axis == kNone ? 0 : layout.mesh.coordinate(rank)[layout.pipeline_axis];
@@ -182,8 +183,7 @@ Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
   const Program& program = mine(programs_->eval);
   if (sampler_->num_valid() == 0) {
-    return Error{"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0",
-                 TENON_E_RECIPE};
+    return nothing_held_out();
   }
   double loss = 0, count = 0;
   const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;

@@ -153,7 +153,7 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   };
   for (const auto& [name, operand] : program.outputs) keep(operand);
   for (const Instr& instr : program.instrs) {
-    if (instr.kind == "update") keep(input(instr, "grad"));  // Session::gradient()
+    if (instr.kind == "update") keep(input(instr, "grad"));  // gradient_of()
   }
   return out;
 }

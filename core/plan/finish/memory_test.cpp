@@ -179,7 +179,7 @@ TEST(Order, is_that_of_one_stream) {
   EXPECT_TRUE(order.before(4, 5));
 }
 
-// Session::gradient() reads them after the step, whatever the step does behind an update.
+// gradient_of() reads them after the step, whatever the step does behind an update.
 TEST(Lifetimes, of_gradients_that_updates_read_last_to_the_end) {
   Program program;
   program.lanes = {"compute"};

@@ -46,17 +46,29 @@ Status Follower::transfer(const Instr& instr, TransferKind kind) {
   }
 }
 
+// Over the ranks, as numbers of the dtype that the operand says.
+Result<Content> Follower::summed(const Content& content, const Instr& instr) const {
+  const auto other = [&](const Content& one) {
+    return one.form != kNone && forms_[one.form].dtype != instr.in[0].dtype;
+  };
+  const bool any = content.parts
+                       ? std::ranges::any_of(content.parts->leaves, other,
+                                             [](const auto& leaf) -> const Content& { return leaf.second; })
+                       : other(content);
+  if (any) return refused(fmt::format("adds up '{}' as numbers of another dtype", instr.in[0].name));
+  return shared_.transfers.summed(content, instr.axes);
+}
+
 Status Follower::all_reduce(const Instr& instr) {
   const ByteRange from = range(instr.in[0]), to = range(instr.out[0]);
   if (const Content one = memory_.read(from); one.known()) {
-    TENON_TRY(const Content sum, shared_.transfers.summed(one, instr.axes));
+    TENON_TRY(const Content sum, summed(one, instr));
     memory_.write(to, sum);
     return {};
   }
   Memory::Pieces pieces = memory_.pieces(from);
-  TENON_CHECK(change_each(pieces, [&](const ByteRange&, const Content& content) {
-    return shared_.transfers.summed(content, instr.axes);
-  }));
+  TENON_CHECK(
+      change_each(pieces, [&](const ByteRange&, const Content& content) { return summed(content, instr); }));
   memory_.write(to, pieces);
   return {};
 }
@@ -77,11 +89,11 @@ Status Follower::reduce_scatter(const Instr& instr) {
     const auto depths = depths_of(*layout, instr.axes);
     if (!depths) return refused("scatters a bucket over axes that do not cut it");
     TENON_TRY(const Content all, bucket(instr.in[0], instr.layout, depths->outer));
-    TENON_TRY(const Content sum, shared_.transfers.summed(all, instr.axes));
+    TENON_TRY(const Content sum, summed(all, instr));
     return write_bucket(instr.out[0], instr.layout, depths->inner, sum);
   }
   TENON_TRY(const Content first, joint_parts(instr));
-  TENON_TRY(const Content sum, shared_.transfers.summed(first, instr.axes));
+  TENON_TRY(const Content sum, summed(first, instr));
   TENON_TRY(const Content mine, shared_.transfers.own_part(sum, instr.axes));
   return write(instr.out[0], mine);
 }

@@ -21,11 +21,27 @@ Print print_of(const Program& program, const FlatLayout& layout) {
   return hash.print();
 }
 
-std::vector<Interface::Tensor> tensors_of(const std::vector<Print>& buckets,
+// Which bytes hold which part of it.
+Print print_of(const Program& program, const TensorInfo& tensor) {
+  const Buffer& buffer = program.buffers[tensor.operand.buffer];
+  PrintHash hash("lies");
+  hash.add(static_cast<uint64_t>(buffer.space))
+      .add(buffer.offset)
+      .add(buffer.bytes)
+      .add(tensor.operand.offset);
+  for (int64_t size : *tensor.operand.dims) hash.add(static_cast<uint64_t>(size));
+  for (const std::vector<AxisId>& dim : tensor.placement.dims) {
+    hash.add(dim.size());
+    for (AxisId axis : dim) hash.add(static_cast<uint64_t>(axis));
+  }
+  return hash.print();
+}
+
+std::vector<Interface::Tensor> tensors_of(const Program& program, const std::vector<Print>& buckets,
                                           const std::vector<TensorInfo>& tensors) {
   std::vector<Interface::Tensor> out;
   for (const TensorInfo& tensor : tensors) {
-    out.push_back({tensor.name, {}, tensor.operand.dtype, tensor.copy, {}});
+    out.push_back({tensor.name, {}, tensor.operand.dtype, tensor.copy, {}, print_of(program, tensor)});
     for (const Dim& dim : tensor.dims) out.back().dims.push_back(dim.size);
     if (tensor.layout >= buckets.size()) continue;
     out.back().bucket = PrintHash("in bucket")
@@ -58,7 +74,7 @@ Status check_owners(const std::vector<Interface>& classes, const Reference& refe
       return refuse("V007", fmt::format("'{}' is not in the same bucket on all its stages", name), name);
     if (!reference.training) continue;
     const auto group = static_cast<size_t>(reference.optimizer.group_of_param[i]);
-    for (const StateSlot& slot : reference.optimizer.groups[group]) {
+    for (const StateSlot& slot : reference.optimizer.groups[group].slots) {
       const std::string state = state_name(name, reference.optimizer, slot);
       if (states[state] != 1)
         return refuse("V007", fmt::format("'{}' is kept {} times", state, states[state]), name);
@@ -89,14 +105,21 @@ Interface interface_of(const Program& program) {
           program.class_index,
           program.batch_axes,
           program.seq_axes,
-          tensors_of(buckets, program.params),
-          tensors_of(buckets, program.states),
+          tensors_of(program, buckets, program.params),
+          tensors_of(program, buckets, program.states),
           program.pipeline_axis == kNone ? std::vector<Transfer>() : transfers_between_classes(program)};
 }
 
+std::vector<Interface> interfaces_of(const std::vector<Program>& programs) {
+  std::vector<Interface> out;
+  for (const Program& program : programs) out.push_back(interface_of(program));
+  return out;
+}
+
 std::string serialize(const Interface& interface) {
-  std::string out =
-      fmt::format("{} {} {}\n", interface.program, interface.mesh.text(), interface.class_index);
+  std::string out = fmt::format("{} {} {} {} {} {}\n", interface.program, interface.mesh.text(),
+                                interface.pipeline_axis, interface.class_index,
+                                fmt::join(interface.batch_axes, ","), fmt::join(interface.seq_axes, ","));
   for (const Interface::Tensor& param : interface.params) out += text_of(param);
   for (const Interface::Tensor& state : interface.states) out += text_of(state);
   for (const Transfer& transfer : interface.transfers) out += text_of(transfer);
@@ -120,6 +143,15 @@ Status check_one_run(const std::vector<Interface>& classes) {
 Status check_classes(const std::vector<Interface>& classes, const Reference& reference) {
   TENON_CHECK(check_one_run(classes));
   return check_owners(classes, reference);
+}
+
+Status check_alike(const std::vector<Interface>& classes, const std::vector<Interface>& others) {
+  for (size_t i = 0; i < std::min(classes.size(), others.size()); ++i) {
+    if (!(classes[i].params == others[i].params))
+      return refuse("V005", "its parameters do not lie as those of the others do",
+                    classes[i].program + " program");
+  }
+  return {};
 }
 
 }  // namespace tenon

@@ -39,6 +39,9 @@ struct Interface {
     Dtype dtype = Dtype::f32;
     bool copy = false;  // another class owns it
     Print bucket;       // where in which bucket it is, and how that is cut
+    Print lies = {};    // in which bytes: known of classes whose memory is planned, and no part of the digest
+
+    bool operator==(const Tensor&) const = default;
   };
   std::string program;  // "train"
   Mesh mesh;
@@ -48,13 +51,17 @@ struct Interface {
   std::vector<Tensor> params, states;
   std::vector<Transfer> transfers;  // transfers_between_classes()
 };
-// Of a program that check_form() accepts.
+// Of programs that check_form() accepts.
 Interface interface_of(const Program& program);
+std::vector<Interface> interfaces_of(const std::vector<Program>& programs);
 // V005: one for each place on the pipeline's axis, of one run.
 Status check_one_run(const std::vector<Interface>& classes);
 // And V007: of each parameter one has the original, and all of its state; who holds it has it in the same
 // bucket.
 Status check_classes(const std::vector<Interface>& classes, const Reference& reference);
+// V005: parameters, which outlive a step, lie where the programs that a run begins with put them: in every
+// class of every kind of program in the same place, in the same parts.
+Status check_alike(const std::vector<Interface>& classes, const std::vector<Interface>& others);
 // In a stable form, for the digest.
 std::string serialize(const Interface& interface);
 

@@ -26,6 +26,21 @@ std::vector<AxisId> shared_axes(const Mesh& mesh, const std::vector<AxisId>& axe
   return out;
 }
 
+// Consecutive tokens that an op looks at together lie on one rank: a rank has a part from the front of each
+// sequence and one from the back.
+Status check_token_groups(const Program& program, const Reference& reference) {
+  const int64_t ranks = program.mesh.size(program.seq_axes);
+  const Graph& graph = reference.joint->graph;
+  const int64_t part = graph.value(reference.joint->inputs.at("tokens")).dims[1].size / (2 * ranks);
+  for (const Op& op : graph.ops()) {
+    if (ranks == 1 || *op.def->token_group == '\0' || part % attr_int(op.attrs, op.def->token_group) == 0)
+      continue;
+    return refuse("V007", fmt::format("'{}' looks at groups of tokens that ranks share", op.def->kind),
+                  program.name + " program");
+  }
+  return {};
+}
+
 }  // namespace
 
 // What is expected, and the forms and typed kernels that were met, which classes have in common.
@@ -46,6 +61,7 @@ Meaning::~Meaning() = default;
 Status Meaning::check(const Program& program) {
   if (program.mesh.axes != reference_.mesh.axes)
     return refuse("V007", "is for another mesh", program.name + " program");
+  TENON_CHECK(check_token_groups(program, reference_));
   if (shared_ == nullptr)
     shared_ = std::make_unique<Shared>(reference_, shared_axes(program.mesh, program.batch_axes));
   std::optional<InstrId> suspected;
@@ -61,9 +77,7 @@ Status Meaning::check(const Program& program) {
 }
 
 Status check_meaning(const std::vector<Program>& programs, const Reference& reference) {
-  std::vector<Interface> classes;
-  for (const Program& program : programs) classes.push_back(interface_of(program));
-  TENON_CHECK(check_classes(classes, reference));
+  TENON_CHECK(check_classes(interfaces_of(programs), reference));
   Meaning meaning(reference);
   for (const Program& program : programs) TENON_CHECK(meaning.check(program));
   return {};

@@ -104,6 +104,9 @@ Status check_transfer(const Program& program, InstrId id) {
     return refuse("V002", "a transfer is not on a lane of its own, or a kernel is", where(program, id));
   }
   if (!moves) return {};
+  if (!std::ranges::is_sorted(instr.axes)) {  // members are numbered by rank, and parts by the axes as listed
+    return refuse("V002", "lists its axes in another order than ranks are numbered", where(program, id));
+  }
   if (program.lanes[instr.lane] != lane_of(program, instr)) {
     return refuse("V002", "is on the lane of another axis or peer", where(program, id));
   }
@@ -139,12 +142,8 @@ Status check_symmetric(const std::vector<Interface>& classes) {
 }
 
 Status check_symmetric(const std::vector<Program>& programs) {
-  std::vector<Interface> classes;
-  for (const Program& program : programs) {
-    TENON_CHECK(check_own_transfers(program));
-    classes.push_back(interface_of(program));
-  }
-  return check_symmetric(classes);
+  for (const Program& program : programs) TENON_CHECK(check_own_transfers(program));
+  return check_symmetric(interfaces_of(programs));
 }
 
 namespace {

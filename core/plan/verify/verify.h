@@ -46,10 +46,6 @@ Status check_form(const std::vector<Program>& programs);
 // ones.
 Status check_own_transfers(const Program& program);
 
-// V005: parameters, which outlive a step, lie where the programs that a run begins with put them: in every
-// class of every kind of program in the same place, in the same parts.
-Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first);
-
 // Matching and deadlock freedom (V002, V003), by brute force: all ranks go through their lists, each waiting
 // where its list says. A transfer is complete when all its members have started it, and those before it on
 // its lane are.

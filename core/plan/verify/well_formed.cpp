@@ -119,6 +119,25 @@ Status check_operands(const Program& program) {
   return {};
 }
 
+// What lasts beyond a program is a parameter's, a state's or an input's: the programs of a run share that
+// memory.
+Status check_owned(const Program& program) {
+  std::vector<bool> owned(program.buffers.size());
+  for (const auto* tensors : {&program.params, &program.states}) {
+    for (const TensorInfo& tensor : *tensors) owned[tensor.operand.buffer] = true;
+  }
+  for (const auto& set : program.inputs) {
+    for (const auto& [name, operand] : set) owned[operand.buffer] = true;
+  }
+  for (BufferId id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.space != Space::arena && !owned[id])
+      return malformed(program,
+                       fmt::format("'{}' is among the {}s, and is none", buffer.name, name_of(buffer.space)));
+  }
+  return {};
+}
+
 // A layout's leaves are whole parameters, side by side, and its parts together are all of it.
 Status check_layout(const Program& program, const FlatLayout& layout, std::vector<int>& in_layouts) {
   const auto wrong = [&](const std::string& what) {
@@ -174,6 +193,7 @@ Status check_form(const Program& program) {
   TENON_CHECK(check_mesh(program));
   TENON_CHECK(check_spaces(program));
   TENON_CHECK(check_operands(program));
+  TENON_CHECK(check_owned(program));
   return check_layouts(program);
 }
 
@@ -192,24 +212,6 @@ Status check_form(const std::vector<Program>& programs) {
                        {}});
   }
   return check_one_run(classes);
-}
-
-Status check_alike(const std::vector<Program>& programs, const std::vector<Program>& first) {
-  const auto alike = [](const Program& a, const Program& b) {
-    return [&a, &b](const TensorInfo& x, const TensorInfo& y) {
-      const Buffer &p = a.buffers[x.operand.buffer], &q = b.buffers[y.operand.buffer];
-      return x.name == y.name && x.layout == y.layout && x.leaf == y.leaf && x.depth == y.depth &&
-             x.copy == y.copy && x.placement == y.placement && x.operand.dims == y.operand.dims &&
-             x.operand.offset == y.operand.offset && p.space == q.space && p.offset == q.offset &&
-             p.bytes == q.bytes;
-    };
-  };
-  bool same = programs.size() == first.size();
-  for (size_t i = 0; same && i < programs.size(); ++i) {
-    const Program &mine = programs[i], &other = first[i];
-    same = mine.layouts == other.layouts && std::ranges::equal(mine.params, other.params, alike(mine, other));
-  }
-  return same ? Status() : malformed(programs.front(), "its parameters do not lie as those of the others do");
 }
 
 }  // namespace tenon
