@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -79,6 +80,7 @@ PluginListing refused(const PluginFile& file, const std::string& cause) {
 PluginListing probe(const PluginFile& file) {
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return refused(file, fmt::format("pipe: {}", std::strerror(errno)));
+  std::cout.flush();  // or what is buffered would be the child's, too
   const pid_t child = fork();
   if (child == 0) {
     close(fds[0]);

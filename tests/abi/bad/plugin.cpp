@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -89,16 +90,16 @@ tenon_code text_without_end(tenon_error* error) {
 
 // -- What can be done to values: after the good one has done its work ---------------------------------
 
-// A batch of one field: its size is known from what the good one described.
-tenon_data_info g_data{};
+// Of batches of one field: its size is known from what the good one described, to each rank.
+std::atomic<decltype(tenon_data_info::fields)> g_fields{nullptr};
 
 // An answer that was cut short says too little.
 void keep(const tenon_data_info& info) {
-  if (TENON_HAS(&info, tenon_data_info, fields)) g_data.fields = info.fields;
+  if (TENON_HAS(&info, tenon_data_info, fields)) g_fields = info.fields;
 }
 
 void spoil_read(std::string_view deed, uint64_t n, void* const* outs) {
-  const tenon_field& field = *g_data.fields[0];
+  const tenon_field& field = *g_fields.load()[0];
   const auto count = static_cast<size_t>(n) * static_cast<size_t>(field.shape.dims[0]);
   auto* const tokens = static_cast<int32_t*>(outs[0]);
   if (deed == "limit") tokens[count - 1] = 1 << 30;
