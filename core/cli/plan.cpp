@@ -16,6 +16,7 @@
 #include "host/resolve.h"
 #include "plan/show/blocks.h"
 #include "plan/show/stages.h"
+#include "run/loop.h"
 #include "run/session.h"
 
 namespace tenon::cli {
@@ -157,7 +158,10 @@ Status prove_plan(Planned& planned, std::optional<int64_t> rank) {
     auto compiled = rank ? compiler->of_rank(*rank, kind) : compiler->each(kind, visit);
     if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
     std::ranges::for_each(compiled->programs, visit);
-    if (kind != ProgramKind::train) continue;
+    if (kind != ProgramKind::train) {
+      TENON_CHECK(check_alike(compiled->classes, planned.compiled.classes));
+      continue;
+    }
     planned.compiled = std::move(*compiled);
     planned.hash = plan_hash(planned.compiled, hashes);
   }
@@ -178,6 +182,7 @@ Result<int64_t> check_data(const Planned& planned) {
   TENON_TRY(const auto feeder, Feeder::open(planned.plugins.data, planned.job.root, recipe.context));
   if (auto split = Sampler::create(feeder->num_samples(), recipe.valid, recipe.seed); !split.ok())
     return std::move(split).error();
+  TENON_CHECK(check_evaluation(recipe));
   TENON_CHECK(check_vocabulary(planned.compiled, feeder->token_limit()));
   return feeder->num_samples();
 }

@@ -59,7 +59,7 @@ struct Value {
   Dtype dtype = Dtype::f32;
   Dims dims;
   Role role = Role::act;
-  int layer = -1;  // of the rounds of a repeat; -1: outside
+  int layer = -1;  // counted over the rounds of all repeats; -1: outside
   OpId producer = kNone;
   Init init;                    // parameters only
   std::vector<Pin> pins;        // in the order in which they were set, at most one for an axis

@@ -144,13 +144,14 @@ class ModelBuilder {
     return {};
   }
 
+  // Layers are counted through, over all repeats.
   Status add_round(const RepeatSpec& repeat, Scope& scope, int round) {
     const std::vector<int64_t> whole{static_cast<int64_t>(repeat.ops.size())};
     const std::vector<int64_t>& layers = repeat.layers.empty() ? whole : repeat.layers;
     auto spec = repeat.ops.begin();
-    for (size_t j = 0; j < layers.size(); ++j) {
-      const Place place{round, round * static_cast<int>(layers.size()) + static_cast<int>(j)};
-      for (const auto end = spec + layers[j]; spec != end; ++spec) TENON_CHECK(add(*spec, scope, place));
+    for (const int64_t ops : layers) {
+      const Place place{round, layers_++};
+      for (const auto end = spec + ops; spec != end; ++spec) TENON_CHECK(add(*spec, scope, place));
     }
     return {};
   }
@@ -161,6 +162,7 @@ class ModelBuilder {
   Scope outer_;
   Scope carried_;
   int64_t size_ = 0;  // of the repeats so far
+  int layers_ = 0;    // of the repeats so far
 };
 
 ValueId add_input(Graph& graph, const char* name, Dtype dtype, Dims dims) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "run/due.h"
+#include "run/sampler.h"
 #include "run/vote.h"
 
 namespace tenon {
@@ -17,6 +18,7 @@ class Loop {
         trace_(options.trace, session.train_program().instrs.size()) {}
 
   Result<LoopEnd> run() {
+    TENON_CHECK(check_evaluation(recipe_));
     TENON_TRY(vote_, Vote::open(session_.device()));
     if (options_.resume)
       TENON_CHECK(load());
@@ -94,6 +96,10 @@ class Loop {
 };
 
 }  // namespace
+
+Status check_evaluation(const Recipe& recipe) {
+  return recipe.eval_every > 0 && recipe.valid == 0 ? Status(nothing_held_out()) : Status();
+}
 
 Result<LoopEnd> run_loop(Session& session, const LoopOptions& options) {
   return Loop(session, options).run();

@@ -36,6 +36,9 @@ struct LoopOptions {
 
 enum class LoopEnd : uint8_t { finished, stopped };
 
+// D004: the recipe evaluates, and nothing is held out for that.
+Status check_evaluation(const Recipe& recipe);
+
 // Collective. Evaluates and saves every so many steps and behind the last one.
 Result<LoopEnd> run_loop(Session& session, const LoopOptions& options);
 

@@ -12,6 +12,10 @@
 
 namespace tenon {
 
+Error nothing_held_out() {
+  return {"D004", "nothing is held out to evaluate on", "/data/valid", "set valid above 0", TENON_E_RECIPE};
+}
+
 Result<Sampler> Sampler::create(int64_t num_samples, double valid, uint64_t seed) {
   Sampler out;
   out.num_samples_ = num_samples;

@@ -12,6 +12,9 @@
 
 namespace tenon {
 
+// D004, to who wants to evaluate.
+Error nothing_held_out();
+
 // Training samples are the first of the data, each epoch in a new order; validation samples
 // are the tail, in their own order. A position counts samples since the start of training.
 class Sampler {

@@ -231,6 +231,19 @@ TEST(Data, nothing_left_to_train_on) {
   expect_everywhere(place, "tiny.lua", 2, message);
 }
 
+TEST(Data, nothing_held_out_for_an_evaluation) {
+  const Workplace place;
+  const std::string message = "error[D004]: nothing is held out to evaluate on\n";
+  const std::vector<std::string> verbs[] = {{"check"}, {"train", "--run-dir", "run"}};
+  for (std::vector<std::string> command : verbs) {
+    command.insert(command.end(), {"tiny.lua", "valid=0", "eval=2"});
+    const CommandResult result = place.run(command);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_TRUE(result.err.starts_with(message)) << result.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(place.at("run")));
+}
+
 // -- plugins ------------------------------------------------------------------------------------------
 
 // The message of an id that is searched for: the first line, one per folder, then where it stands.

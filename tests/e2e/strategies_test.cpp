@@ -54,6 +54,14 @@ TEST(Strategies, tensor_over_a_width_that_does_not_divide) {
             "smaller tp\n  --> r.lua:31:18\n");
 }
 
+TEST(Strategies, one_axis_for_stages_and_for_what_is_cut) {
+  EXPECT_EQ(refusal("mesh = t.mesh { dp = 2 },\n"
+                    "  strategies = { t.strategy.data {}, t.strategy.pipeline { axis = \"dp\" } },",
+                    2),
+            "error[P003]: parallel/data cuts 'tokens' over dp, over which parallel/pipeline spreads stages\n"
+            "  --> r.lua:31:18\n  fix: give each of them an axis of its own\n");
+}
+
 TEST(Strategies, more_stages_than_layers) {
   EXPECT_EQ(
       refusal("mesh = t.mesh { pp = 4 }, strategies = { t.strategy.pipeline {} },", 4),

@@ -339,6 +339,27 @@ Status check_contracts(const std::vector<PassUse>& passes) {
   return {};
 }
 
+// Ranks of different stages run different ops: nothing is cut over these.
+Status check_stages(const std::vector<PassUse>& passes, const Graph& graph, const Mesh& mesh) {
+  if (graph.pipeline == kNone) return {};
+  const auto cuts = [&](const Value& value) -> const std::string* {
+    const auto pin = std::ranges::find(value.pins, graph.pipeline, &Pin::axis);
+    if (pin != value.pins.end() && pin->dim) return &pin->by;
+    return std::ranges::count(value.storage.axes, graph.pipeline) > 0 ? &value.storage.by : nullptr;
+  };
+  for (const Value& value : graph.values()) {
+    const std::string* by = cuts(value);
+    if (by == nullptr) continue;
+    const auto pass = std::ranges::find(passes, *by, &PassUse::id);
+    return Error{"P003",
+                 fmt::format("{} cuts '{}' over {}, over which {} spreads stages", *by, value.name,
+                             mesh.axes[graph.pipeline].name, graph.pipeline_by),
+                 pass == passes.end() ? "/strategies" : pass->place, "give each of them an axis of its own",
+                 TENON_E_RECIPE};
+  }
+  return {};
+}
+
 // `split`: the mesh that a pass wants instead, which then is the error.
 Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& mesh,
                   std::optional<Mesh>& split) {
@@ -361,7 +382,7 @@ Status run_passes(const std::vector<PassUse>& passes, Graph& graph, const Mesh& 
       return out;
     }
   }
-  return {};
+  return check_stages(passes, graph, mesh);
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ Status Follower::sum_of_classes(const Instr& instr) {
     if (!param.copy) mine = mine + print_of(*find_op("sqnorm"), {}, std::span(&grad, 1), 0, {}, false);
   }
   const bool number = sum.form != kNone && forms_[sum.form].placement().is_replicated();
-  if (!number || sum.print != mine)
+  const Print squares = sum.print == zeros_print() ? Print{} : sum.print;  // of a stage without gradients
+  if (!number || squares != mine)
     return refused("adds to the norm what is not that of this stage's gradients, each once");
   sum.print = expected_.squares;
   return write(instr.out[0], sum);

@@ -25,20 +25,21 @@ struct Apart {
 // The layer of an op, -1 where it belongs to none.
 int32_t layer_of(const PassGraph& graph, tenon_op_id op) { return graph.value(graph.outputs(op)[0]).layer; }
 
-// The part that each op belongs to: that of its layer; else it is in front or behind.
+// The part that each op belongs to: that of its layer, or of the layer before it; else it is in front or
+// behind.
 std::vector<int32_t> parts_of(const PassGraph& graph, const std::vector<tenon_op_id>& ops, Parts& parts) {
   std::vector<int32_t> out;
-  bool behind = false;
-  for (tenon_op_id op : ops) {
-    const int32_t layer = layer_of(graph, op);
+  size_t behind = 0;  // the first op behind the last layer
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const int32_t layer = layer_of(graph, ops[i]);
+    if (layer >= 0) behind = i + 1;
     parts.layers = std::max(parts.layers, layer + 1);
-    behind |= layer >= 0;
-    out.push_back(layer >= 0 ? layer + 1 : behind ? INT32_MAX : 0);
+    out.push_back(layer >= 0 ? layer + 1 : parts.layers);
   }
+  std::fill(out.begin() + static_cast<ptrdiff_t>(behind), out.end(), parts.layers + 1);
   parts.flops.assign(static_cast<size_t>(parts.layers) + 2, 0);
   parts.ops.assign(parts.flops.size(), 0);
   for (size_t i = 0; i < ops.size(); ++i) {
-    out[i] = std::min(out[i], parts.layers + 1);
     parts.flops[static_cast<size_t>(out[i])] += graph.flops(ops[i]);
     ++parts.ops[static_cast<size_t>(out[i])];
   }
@@ -113,8 +114,11 @@ std::vector<int32_t> by_hand(const std::string& text, int32_t layers, int32_t st
   return out;
 }
 
-// Layers of each stage, where at most the first and the last have none.
-std::vector<int32_t> layers_of_stages(const Parts& parts, int32_t stages, const Options& options) {
+// Layers of each stage, where at most the first and the last have none. Where one rank has all of them, as
+// when a run of several is evaluated on one, there is nothing to cut by hand.
+std::vector<int32_t> layers_of_stages(const Parts& parts, int64_t ranks, int32_t stages,
+                                      const Options& options) {
+  if (ranks == 1 && stages <= parts.layers) return by_layers(parts.layers, stages);
   if (const std::string text = options.string("layers"); !text.empty())
     return by_hand(text, parts.layers, stages);
   const std::string what = options.string("apart");
@@ -152,7 +156,7 @@ void run(PassGraph& graph, const Options& options) {
   const std::vector<tenon_op_id> ops = graph.ops();
   Parts parts;
   const std::vector<int32_t> part = parts_of(graph, ops, parts);
-  const std::vector<int32_t> counts = layers_of_stages(parts, stages, options);
+  const std::vector<int32_t> counts = layers_of_stages(parts, graph.axis_size(axis), stages, options);
   check_ends(parts, counts);
   std::vector<uint32_t> stage_of{0};  // of each part
   for (size_t s = 0; s < counts.size(); ++s)
