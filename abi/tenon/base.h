@@ -3,9 +3,8 @@
 // Layout rules of the whole folder. They hold in both directions, so that a binary of an older minor and one
 // of a newer one understand each other (tests/abi):
 //   storage  An extensible struct begins with `struct_size`: how many bytes there are. Whoever OWNS the
-//   storage
-//            sets it, whoever fills the rest. Nobody reads or writes behind it: TENON_HAS asks for one field,
-//            tenon_fill reads or writes a whole struct. Never test a size for equality.
+//            storage sets it, whoever fills the rest. Nobody reads or writes behind it: TENON_HAS asks for
+//            one field, tenon_fill reads or writes a whole struct. Never test a size for equality.
 //   growth   Fields, slots and enumerators are appended: never changed, moved or removed, nor is what they
 //            mean. Zero in a field that was appended means as before, and so does its absence.
 //   arrays   Of structs that may grow: arrays of pointers, so that the distance of two elements is nobody's.
@@ -14,11 +13,23 @@
 //   types    Fixed-width integers; enumerators are named, the fields that hold them are uint32_t.
 //   flags    A bit that this host does not know is refused from a plugin that was built for its minor or an
 //            older one, for there it is a mistake, and ignored from one that was built for a newer one.
-//   tables   What cannot grow so gets a new interface id ("tenon.sink/2"); the host goes on serving the old
-//   one. drafts   In draft/ anything may change with any minor: host and plugin must have been built for the
-//   same.
-// Thread tags: [any-thread] the caller serialises calls on one object; [thread-safe] no serialising
-// needed; [init-thread] while loading; [rank-thread] the thread that executes one rank's program.
+//   tables   What cannot grow so gets a new interface id ("tenon.sink/2"); the host goes on serving the
+//            old one.
+//   drafts   In draft/ anything may change with any minor: host and plugin must have been built for the
+//            same.
+//
+// Functions. Of a plugin's table none may be NULL, but where its comment says when it may: a table that lacks
+// one is refused when it is loaded (A005). The host passes no NULL for an object, a config or a place to
+// write to, unless a comment says so; an array of which there are 0 may be one. A callback that a function is
+// given is called before the function returns, on the calling thread unless a comment says where else.
+//
+// Thread tags, one for each function (tests/abi/check_tags):
+//   [any-thread]   On any thread, one call at a time on one object: the caller serialises.
+//   [thread-safe]  On any thread, several at once, on one object too.
+//   [rank-thread]  On the thread that executes the program of the object's rank.
+//   [init-thread]  On the thread that loads plugins, before all other calls of this plugin or behind them.
+// The ranks of a process may be threads, and a process may hold several runs: what objects of a plugin share
+// with one another, they share between threads.
 // C11 and C++20, LP64 little-endian.
 #ifndef TENON_BASE_H
 #define TENON_BASE_H

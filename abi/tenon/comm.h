@@ -81,11 +81,13 @@ typedef struct tenon_comm {
   // Memory that peers may reach, aligned to 64 bytes, zeroed. src and dst need not lie in it, but what
   // does is faster. `alloc` may be collective: every rank calls it in the same order. [any-thread]
   tenon_code (*alloc)(tenon_comm_domain* domain, uint64_t bytes, void** out, tenon_error* error);
+  // No plan uses it any more. [any-thread]
   void (*free)(tenon_comm_domain* domain, void* pointer);
   // `members` are world ranks, this one among them, in the same order everywhere. Collective over the
   // members. Cheap. [any-thread]
   tenon_code (*group_open)(tenon_comm_domain* domain, const int32_t* members, uint32_t num_members,
                            tenon_comm_group** out, tenon_error* error);
+  // Its plans must have been released. [any-thread]
   void (*group_close)(tenon_comm_group* group);
   // Outside the step; may allocate. Members prepare matching operations in the same order.
   // TENON_E_UNSUPPORTED for a kind or dtype it cannot do. [any-thread]

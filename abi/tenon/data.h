@@ -17,7 +17,10 @@ typedef struct tenon_dataset tenon_dataset;
 typedef struct tenon_field {  // one tensor of a sample
   uint32_t struct_size;
   uint32_t reserved;
-  const char* name;   // "tokens", "targets": the model's inputs of the same names
+  // "tokens" and "targets", which every data plugin offers, both TENON_I32 of [context]: the model's inputs
+  // of the same names. "positions", "samples" and "step" are the core's own inputs, and refused (D002): a
+  // token's position is its place in the sample. Fields of other names are for a later core, and not used.
+  const char* name;
   tenon_shape shape;  // of one sample; owned by the dataset
   int64_t limit;      // integer fields: every value is below this (and >= -1); 0: no bound
 } tenon_field;
@@ -28,7 +31,12 @@ typedef struct tenon_data_info {
   uint32_t num_fields;
   int64_t num_samples;
   const tenon_field* const* fields;  // owned by the dataset
-  uint8_t digest[32];                // of the content: all hosts compare it; saved in checkpoints
+  // Of all that read() can answer. All ranks compare it, checkpoints keep it, and resuming with another one
+  // is refused: so it differs where any value of any sample, their number or their order does, whether that
+  // comes of other files, of other options or of a newer version of the plugin; and it is the same on every
+  // host and at each opening, wherever the files lie and whenever they were written. `context` need not be
+  // in it, nor what only encode and decode use: checkpoints keep the context too. All zero is refused.
+  uint8_t digest[32];
 } tenon_data_info;
 TENON_SEAL(tenon_data_info, digest);
 
@@ -45,7 +53,9 @@ TENON_SEAL(tenon_data_config, context);
 typedef struct tenon_data {
   uint32_t struct_size;
   uint32_t reserved;
+  // Each rank opens a dataset of its own. [any-thread]
   tenon_code (*open)(const tenon_data_config* config, tenon_dataset** out, tenon_error* error);
+  // [any-thread]
   void (*close)(tenon_dataset* dataset);
   // The same each time. [any-thread]
   tenon_code (*describe)(tenon_dataset* dataset, tenon_data_info* info, tenon_error* error);
@@ -54,10 +64,11 @@ typedef struct tenon_data {
   // count. [thread-safe]
   tenon_code (*read)(tenon_dataset* dataset, const int64_t* indices, uint64_t n, void* const* outs,
                      tenon_error* error);
-  // Optional, both or neither. Text to tokens and back, for sampling. `*count` is the capacity going in and
-  // the need coming out (the buffer is filled only if it suffices). [thread-safe]
+  // May be NULL, as decode: both or neither. Text to tokens, for sampling. `*count` is the capacity going in
+  // and the need coming out (the buffer is filled only if it suffices). [thread-safe]
   tenon_code (*encode)(tenon_dataset* dataset, const char* text, uint64_t size, int32_t* tokens,
                        uint64_t* count, tenon_error* error);
+  // Tokens to text, as encode. [thread-safe]
   tenon_code (*decode)(tenon_dataset* dataset, const int32_t* tokens, uint64_t n, char* text, uint64_t* count,
                        tenon_error* error);
 } tenon_data;

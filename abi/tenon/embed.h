@@ -53,7 +53,8 @@ typedef struct tenon_options {
   uint32_t struct_size;
   uint32_t log_level;  // the most that is logged: TENON_LOG_ERROR (0) ... TENON_LOG_DEBUG
   // `source` is where the line comes from (a file, a plugin, a recipe), `line` is 0 if there is none. Both
-  // texts are valid for the call. A plugin that serves several contexts logs to the first of them.
+  // texts are valid for the call. A plugin that serves several contexts logs to the first of them. May be
+  // NULL: no log. [any-thread]
   void (*log)(void* user, uint32_t level, const char* source, uint32_t line, const char* message);
   void* log_user;
   // Folders of plugins, searched before `tenon` beside libtenon.so and the system's.

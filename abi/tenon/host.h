@@ -17,10 +17,12 @@ struct tenon_host {
   uint32_t struct_size;
   uint32_t abi_minor;
   void* ctx;
-  // A further table by id, or NULL. [thread-safe] The table lives as long as the host.
+  // A further table by id, or NULL: an older host may not have it. It lives as long as the host.
+  // [thread-safe]
   const void* (*get_interface)(const tenon_host* host, const char* id);
-  // Not variadic, so that any language can call it. [thread-safe]
+  // Whether a line of this level goes anywhere. [thread-safe]
   int32_t (*log_enabled)(const tenon_host* host, uint32_t level);
+  // Not variadic, so that any language can call it. [thread-safe]
   void (*log)(const tenon_host* host, uint32_t level, const char* file, uint32_t line, const char* message);
 };
 TENON_SEAL(tenon_host, log);
@@ -53,23 +55,24 @@ struct tenon_memory {
   void* ctx;
   // NULL when there is none. [thread-safe]
   void* (*alloc)(const tenon_memory* self, uint64_t bytes);
+  // NULL is a no-op. [thread-safe]
   void (*free)(const tenon_memory* self, void* pointer);
 };
 TENON_SEAL(tenon_memory, free);
 
 // Small values that ranks exchange while they start: addresses, ids. Passed to comm domains.
-// A key is set once; setting it again with another value is an error. [thread-safe]
 #define TENON_HOST_RENDEZVOUS "tenon.host.rendezvous/1"
 typedef struct tenon_rendezvous tenon_rendezvous;
 struct tenon_rendezvous {
   uint32_t struct_size;
   uint32_t reserved;
   void* ctx;
+  // A key is set once; setting it again with another value is an error. [thread-safe]
   tenon_code (*set)(const tenon_rendezvous* self, const char* key, const void* value, uint64_t size,
                     tenon_error* error);
   // Waits until the key is set. `*size` is the capacity of `value` going in and the size of the
   // value coming out; TENON_E_ARGUMENT when it does not fit. TENON_E_TIMEOUT after timeout_ns
-  // (< 0: no limit).
+  // (< 0: no limit). [thread-safe]
   tenon_code (*get)(const tenon_rendezvous* self, const char* key, void* value, uint64_t* size,
                     int64_t timeout_ns, tenon_error* error);
 };

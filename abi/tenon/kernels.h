@@ -62,32 +62,42 @@ TENON_SEAL(tenon_kernel_info, seconds);
 typedef struct tenon_kernels {
   uint32_t struct_size;
   uint32_t device_type;  // DLDeviceType
-  // Opens a device. [any-thread]
+  // Opens a device; each rank opens its own. [any-thread]
   tenon_code (*open)(const tenon_kernels_config* config, tenon_device** out, tenon_error* error);
+  // Its kernels, memory, streams and events have been given back. [any-thread]
   void (*close)(tenon_device* device);
   // Pure: needs no device, so that a laptop can plan for a cluster. An upper bound that prepare() of a
-  // device with these options must keep. TENON_E_UNSUPPORTED names what it cannot do. [thread-safe]
+  // device with these options must keep. TENON_E_UNSUPPORTED names what it cannot do: a plugin may have
+  // kernels for a few kinds alone, and then stands beside another one in recipes. [thread-safe]
   tenon_code (*describe)(const tenon_kernels_config* config, const tenon_kernel_desc* desc,
                          tenon_kernel_info* info, tenon_error* error);
-  // [any-thread]
+  // What describe() refuses, this refuses too. The descriptor is borrowed for the call. [any-thread]
   tenon_code (*prepare)(tenon_device* device, const tenon_kernel_desc* desc, tenon_kernel** out,
                         tenon_error* error);
+  // Nothing of it runs any more. [any-thread]
   void (*release)(tenon_kernel* kernel);
   // `pointers`: inputs, outputs, then the workspace (NULL when none was asked for). Enqueues the work
-  // and returns; CPU: returns when done. Allocates nothing. [rank-thread]
+  // and returns; CPU: returns when done. Allocates nothing. The memory may be of another plugin for the same
+  // type of device: of the comm plugin, or of the kernels plugin that this one stands beside. [rank-thread]
   tenon_code (*enqueue)(tenon_kernel* kernel, const tenon_stream* stream, void* const* pointers,
                         tenon_error* error);
   // Device memory, aligned to 64 bytes, zeroed. [any-thread]
   tenon_code (*alloc)(tenon_device* device, uint64_t bytes, void** out, tenon_error* error);
+  // [any-thread]
   void (*free)(tenon_device* device, void* pointer);
   // Between host and device memory, ordered on the stream; host memory stays valid until then. [rank-thread]
   tenon_code (*copy)(tenon_device* device, void* dst, const void* src, uint64_t bytes,
                      const tenon_stream* stream, tenon_error* error);
-  // Streams and events. CPU: NULL slots, for the calling thread is the stream.
+  // Streams and events. For the CPU this slot and all below may be NULL, for there the calling thread is the
+  // stream. [any-thread]
   tenon_code (*stream_create)(tenon_device* device, tenon_stream* out, tenon_error* error);
+  // [any-thread]
   void (*stream_destroy)(tenon_device* device, tenon_stream* stream);
+  // [any-thread]
   tenon_code (*event_create)(tenon_device* device, tenon_event** out, tenon_error* error);
+  // [any-thread]
   void (*event_destroy)(tenon_device* device, tenon_event* event);
+  // The event happens when all that is on the stream now is done. [rank-thread]
   tenon_code (*event_record)(tenon_event* event, const tenon_stream* stream, tenon_error* error);
   // Orders the STREAM after the event; the host does not wait. [rank-thread]
   tenon_code (*event_wait_stream)(tenon_event* event, const tenon_stream* stream, tenon_error* error);

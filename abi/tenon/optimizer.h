@@ -80,11 +80,12 @@ typedef struct tenon_optimizer {
   uint32_t device_type;  // DLDeviceType it can work on
   // [any-thread]
   tenon_code (*open)(const tenon_optimizer_config* config, tenon_optimizer_state** out, tenon_error* error);
+  // [any-thread]
   void (*close)(tenon_optimizer_state* state);
   // Pure: the same each time. [thread-safe]
   tenon_code (*describe)(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error* error);
-  // Needed where num_stats > 0: writes the num_stats partial sums of each piece into its `stats`. Changes
-  // nothing else. [rank-thread]
+  // May be NULL where num_stats is 0. Writes the num_stats partial sums of each piece into its `stats`.
+  // Changes nothing else. [rank-thread]
   tenon_code (*stats)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
                       uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
   // Updates all pieces in one pass. Each element's result depends on that element alone (and stats),

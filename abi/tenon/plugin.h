@@ -23,10 +23,11 @@ typedef struct tenon_plugin {
   // Options of this plugin, declared once.
   const tenon_option_decl* const* options;
   uint64_t num_options;
-  // [init-thread] Fast: no devices, threads, files or network. May be called again after deinit.
+  // Fast: no devices, threads, files or network. May be called again after deinit. [init-thread]
   tenon_code (*init)(const tenon_host* host, tenon_error* error);
+  // Behind it there is no host any more. All that was opened has been closed. [init-thread]
   void (*deinit)(void);
-  // [thread-safe] The table for an id such as TENON_COMM, or NULL. Lives as long as the library.
+  // The table for an id such as TENON_COMM, or NULL. Lives as long as the library. [thread-safe]
   const void* (*get_interface)(const char* id);
 } tenon_plugin;
 TENON_SEAL(tenon_plugin, get_interface);

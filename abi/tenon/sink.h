@@ -58,6 +58,7 @@ typedef struct tenon_sink {
   uint32_t reserved;
   // [any-thread]
   tenon_code (*open)(const tenon_sink_config* config, tenon_sink_state** out, tenon_error* error);
+  // [any-thread]
   void (*close)(tenon_sink_state* state);
   // What it wrote is visible to a reader when it returns. [any-thread]
   tenon_code (*write)(tenon_sink_state* state, const tenon_record* record, tenon_error* error);

@@ -39,6 +39,27 @@ int64_t Sampler::train(int64_t position) const {
 
 int64_t Sampler::valid(int64_t position) const { return position < num_valid() ? num_train_ + position : -1; }
 
+namespace {
+
+Status check_fields(const std::string& id, const DataDeclaration& declared, int64_t context) {
+  for (const char* own : {"positions", "samples", "step"}) {
+    if (std::ranges::count(declared.fields, own, &FieldDeclaration::name) == 0) continue;
+    return Error{"D002", fmt::format("{} offers a field '{}', which is the core's own input", id, own),
+                 "/data", "remove the field from the plugin, or give it another name", TENON_E_RECIPE};
+  }
+  for (const char* needed : {"tokens", "targets"}) {
+    const bool fits = std::ranges::any_of(declared.fields, [&](const FieldDeclaration& f) {
+      return f.name == needed && f.dtype == Dtype::i32 && f.dims == std::vector<int64_t>{context};
+    });
+    if (fits) continue;
+    return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", id, needed, context), "/data", "",
+                 TENON_E_RECIPE};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, const std::string& root,
                                              int64_t context) {
   std::unique_ptr<Feeder> out(new Feeder(plugin));
@@ -57,15 +78,7 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
   }
   out->dataset_ = std::move(opened).value();
   TENON_TRY(out->declared_, describe(plugin, out->dataset_.get()));
-  for (const char* needed : {"tokens", "targets"}) {
-    const bool fits = std::ranges::any_of(out->declared_.fields, [&](const FieldDeclaration& f) {
-      return f.name == needed && f.dtype == Dtype::i32 && f.dims == std::vector<int64_t>{context};
-    });
-    if (!fits) {
-      return Error{"D002", fmt::format("{} offers no field '{}' of i32[{}]", plugin.id, needed, context),
-                   "/data", "", TENON_E_RECIPE};
-    }
-  }
+  TENON_CHECK(check_fields(plugin.id, out->declared_, context));
   return out;
 }
 

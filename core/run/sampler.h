@@ -44,7 +44,8 @@ int64_t gathered_position(const Program& program, int64_t position);
 // One rank's view of the data: opens it, and fills the inputs of programs.
 class Feeder {
  public:
-  // Errors: what the plugin says; D002 when its fields do not fit the model's inputs.
+  // Errors: what the plugin says; D002 when its fields do not fit the model's inputs, or one is of an input
+  // that the core fills itself.
   static Result<std::unique_ptr<Feeder>> open(const Plugged<tenon_data>& plugin, const std::string& root,
                                               int64_t context);
 

@@ -62,7 +62,7 @@ std::string data_flaw(const void* table) {
 
 std::string pass_flaw(const void* table) {
   const auto& pass = *static_cast<const tenon_pass*>(table);
-  if (pass.phase > TENON_PHASE_C) return fmt::format("has phase {}, which none is", pass.phase);
+  if (pass.phase > TENON_PHASE_B) return fmt::format("has phase {}, which none is", pass.phase);
   for (const auto& [name, text] : {std::pair{"axes", pass.axes},
                                    {"provides", pass.provides},
                                    {"needs", pass.needs},

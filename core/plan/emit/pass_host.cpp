@@ -317,9 +317,9 @@ std::set<std::string> words(const char* text) {
 }
 
 Status check_contracts(const std::vector<PassUse>& passes) {
-  std::map<std::string, std::string> provided;
+  std::map<std::string, std::vector<std::string>> provided;  // by whom
   for (const PassUse& pass : passes) {
-    for (const std::string& word : words(pass.table->provides)) provided.emplace(word, pass.id);
+    for (const std::string& word : words(pass.table->provides)) provided[word].push_back(pass.id);
   }
   for (const PassUse& pass : passes) {
     for (const std::string& word : words(pass.table->needs)) {
@@ -329,9 +329,9 @@ Status check_contracts(const std::vector<PassUse>& passes) {
       }
     }
     for (const std::string& word : words(pass.table->conflicts)) {
-      const auto it = provided.find(word);
-      if (it != provided.end() && it->second != pass.id) {
-        return Error{"P004", pass.id + " conflicts with '" + word + "' of " + it->second, pass.place,
+      for (const std::string& other : provided[word]) {
+        if (other == pass.id) continue;
+        return Error{"P004", pass.id + " conflicts with '" + word + "' of " + other, pass.place,
                      "remove one of the two", TENON_E_RECIPE};
       }
     }

@@ -278,6 +278,7 @@ const std::map<std::string, Tell>& all_lies() {
       {"data/fields-null", DATA(info.fields = nullptr)},
       {"data/fields-many", DATA(info.num_fields = UINT32_MAX)},
       {"data/fields-none", DATA(info.num_fields = 0)},
+      {"data/field-positions", DATA(l.fields[1].name = "positions")},
       {"data/field-null", DATA(l.field_list[0] = nullptr)},
       {"data/field-size", DATA(l.fields[0].struct_size = 16)},
       {"data/field-name-null", DATA(l.fields[0].name = nullptr)},

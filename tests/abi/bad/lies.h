@@ -78,6 +78,7 @@ inline constexpr Lie kLies[] = {
     {"data", "fields-null", "A005", "2 fields, and NULL where they should be"},
     {"data", "fields-many", "A005", "4294967295 fields, more than 64"},
     {"data", "fields-none", "D002", "offers no field 'tokens'"},
+    {"data", "field-positions", "D002", "offers a field 'positions', which is the core's own input"},
     {"data", "field-null", "A005", "entry 0 of the fields is NULL"},
     {"data", "field-size", "A005", "field 0 has struct_size 16, which leaves no room for a shape"},
     {"data", "field-name-null", "A005", "field 0 has no name"},
