@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tenon/plugin.h"
 #include "tenon_sdk/options.hpp"
@@ -110,6 +111,10 @@ class Options {
   bool boolean(std::string_view key) const { return require(key).i != 0; }
   double number(std::string_view key) const { return require(key).f; }
   std::string string(std::string_view key) const { return require(key).s; }
+  std::vector<std::string> strings(std::string_view key) const {
+    const tenon_option& found = require(key);
+    return {found.list, found.list + found.count};
+  }
 
  private:
   const tenon_option& require(std::string_view key) const {
