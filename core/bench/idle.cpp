@@ -14,19 +14,22 @@ tenon_code update(tenon_optimizer_state*, const tenon_stream*, tenon_update* con
 }  // namespace
 
 IdleSwitch::IdleSwitch(PluginSet& plugins)
-    : real_kernels_(plugins.kernels.table),
-      real_comm_(plugins.comm.table),
+    : real_comm_(plugins.comm.table),
       real_optimizer_(plugins.optimizer.table),
-      kernels_(*real_kernels_),
       comm_(*real_comm_),
       optimizer_(*real_optimizer_) {
-  plugins.kernels.table = &kernels_;
+  for (const auto& plugin : plugins.kernels.plugins) {
+    real_kernels_.push_back(plugin.table);
+    kernels_.push_back(*plugin.table);
+  }
+  for (size_t i = 0; i < kernels_.size(); ++i) plugins.kernels.plugins[i].table = &kernels_[i];
   plugins.comm.table = &comm_;
   plugins.optimizer.table = &optimizer_;
 }
 
 void IdleSwitch::set(bool idle) {
-  kernels_.enqueue = idle ? enqueue : real_kernels_->enqueue;
+  for (size_t i = 0; i < kernels_.size(); ++i)
+    kernels_[i].enqueue = idle ? enqueue : real_kernels_[i]->enqueue;
   comm_.start = idle ? start : real_comm_->start;
   comm_.wait_host = idle ? wait_host : real_comm_->wait_host;
   optimizer_.step = idle ? update : real_optimizer_->step;

@@ -16,10 +16,10 @@ class IdleSwitch {
   void set(bool idle);
 
  private:
-  const tenon_kernels* real_kernels_;
+  std::vector<const tenon_kernels*> real_kernels_;
   const tenon_comm* real_comm_;
   const tenon_optimizer* real_optimizer_;
-  tenon_kernels kernels_;
+  std::vector<tenon_kernels> kernels_;
   tenon_comm comm_;
   tenon_optimizer optimizer_;
 };

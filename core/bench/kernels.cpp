@@ -84,13 +84,14 @@ void fill(const Instr& instr, size_t input, char* at) {
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> prepare(RankDevice& device, const Instr& instr, bool exact) {
-    std::unique_ptr<Bench> out(new Bench(device.plugins().kernels));
+    const KernelRunner runner = device.runner_of(instr.kind);
+    const auto& plugin = *runner.plugin;
+    std::unique_ptr<Bench> out(new Bench(plugin));
     const KernelDesc desc(instr, exact);
-    const auto& kernels = device.plugins().kernels;
-    TENON_TRY(const KernelNeeds needs, describe(kernels, desc.get()));
+    TENON_TRY(const KernelNeeds needs, describe(plugin, desc.get()));
     TENON_TRY(out->kernel_,
-              open_handle<tenon_kernel>(kernels.id, kernels.table->release, [&](auto** o, auto* e) {
-                return kernels.table->prepare(device.kernels(), &desc.get(), o, e);
+              open_handle<tenon_kernel>(plugin.id, plugin.table->release, [&](auto** o, auto* e) {
+                return plugin.table->prepare(runner.device, &desc.get(), o, e);
               }));
     for (size_t i = 0; i < instr.in.size(); ++i) {
       TENON_TRY(char* at, out->add(device, instr.in[i].bytes()));
@@ -114,21 +115,21 @@ class Bench {
     const tenon_stream stream{{kDLCPU, 0}, nullptr};
     tenon_error error = empty_abi_error();
     const double start = seconds_now();
-    const tenon_code code = kernels_.table->enqueue(kernel_.get(), &stream, pointers_.data(), &error);
-    if (code < 0) return from_abi(code, error, kernels_.id);
+    const tenon_code code = plugin_.table->enqueue(kernel_.get(), &stream, pointers_.data(), &error);
+    if (code < 0) return from_abi(code, error, plugin_.id);
     return seconds_now() - start;
   }
 
  private:
-  explicit Bench(const Plugged<tenon_kernels>& kernels) : kernels_(kernels) {}
+  explicit Bench(const Plugged<tenon_kernels>& plugin) : plugin_(plugin) {}
   Result<char*> add(RankDevice& device, uint64_t bytes) {
-    TENON_TRY(auto memory, device_memory(device, bytes));
+    TENON_TRY(auto memory, device.memory(bytes));
     pointers_.push_back(memory.get());
     memory_.push_back(std::move(memory));
     return static_cast<char*>(pointers_.back());
   }
 
-  const Plugged<tenon_kernels>& kernels_;
+  const Plugged<tenon_kernels>& plugin_;
   Handle<tenon_kernel> kernel_;
   std::vector<Handle<void>> memory_;
   std::vector<void*> pointers_;
@@ -149,6 +150,7 @@ Result<Json> measure_case(RankDevice& device, const Case& one, bool exact, int r
   const double time = median(seconds), floor = rates.seconds(work.flops, work.bytes);
   return Json{{"op", one.instr.kind},
               {"name", work.name},
+              {"plugin", device.plugins().kernels.of(one.instr.kind).id},
               {"calls", one.calls},
               {"seconds", time},
               {"flops_per_s", work.flops / time},
@@ -164,7 +166,7 @@ Result<Json> measure_case(RankDevice& device, const Case& one, bool exact, int r
 Result<Json> measure_kernels(const Recipe& recipe, const PluginSet& plugins, const Settings& settings) {
   TENON_TRY(const auto rank, OneRank::open(recipe, plugins, settings.threads));
   const ThreadPool::Use use(rank->pool());
-  Probe probe(rank->pool(), peak_loops(isa_of(plugins.kernels.options)));
+  Probe probe(rank->pool(), peak_loops(isa_of(plugins.kernels.base().options)));
   Json rows = Json::array();
   for (const Case& one : cases_of(rank->program())) {
     TENON_TRY(Json row, measure_case(rank->device(), one, recipe.exact, settings.rounds, probe));
@@ -175,7 +177,7 @@ Result<Json> measure_kernels(const Recipe& recipe, const PluginSet& plugins, con
   };
   std::stable_sort(rows.begin(), rows.end(), [&](const Json& a, const Json& b) { return lost(a) > lost(b); });
   return Json{{"recipe", recipe.name},
-              {"plugin", plugins.kernels.id},
+              {"plugin", plugins.kernels.base().id},
               {"threads", settings.threads},
               {"rounds", settings.rounds},
               {"rows", std::move(rows)}};

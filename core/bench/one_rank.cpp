@@ -14,13 +14,4 @@ Result<std::unique_ptr<OneRank>> OneRank::open(const Recipe& recipe, const Plugi
   return out;
 }
 
-Result<Handle<void>> device_memory(RankDevice& device, uint64_t bytes) {
-  const auto& kernels = device.plugins().kernels;
-  return open_handle<void>(
-      kernels.id, [&device](void* p) { device.plugins().kernels.table->free(device.kernels(), p); },
-      [&](void** o, auto* e) {
-        return kernels.table->alloc(device.kernels(), std::max<uint64_t>(bytes, kAlignment), o, e);
-      });
-}
-
 }  // namespace tenon::bench

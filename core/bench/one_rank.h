@@ -22,9 +22,6 @@ class OneRank {
   std::unique_ptr<RankDevice> device_;
 };
 
-// From the kernels plugin; zeros. The device must outlive it.
-Result<Handle<void>> device_memory(RankDevice& device, uint64_t bytes);
-
 // Made-up values, uniform in [low, high); they repeat after some thousand.
 template <class Real>
 void fill_real(Real* out, int64_t count, double low, double high) {

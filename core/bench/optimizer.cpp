@@ -17,7 +17,7 @@ class Arrays {
     for (const TensorInfo& param : program.params) out->count_ += aligned_count(param);
     const size_t slots = device.optimizer_declaration(0).slots.size();
     for (size_t i = 0; i < 2 + slots; ++i) {
-      TENON_TRY(auto memory, device_memory(device, static_cast<uint64_t>(out->count_) * sizeof(Real)));
+      TENON_TRY(auto memory, device.memory(static_cast<uint64_t>(out->count_) * sizeof(Real)));
       out->memory_.push_back(std::move(memory));
       const double most = i == 0 ? 0.1 : 1e-3;  // an optimizer's slots may be squares: not below zero
       fill_real(out->array(i), out->count_, i < 2 ? -most : 0, most);

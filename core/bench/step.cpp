@@ -27,7 +27,7 @@ class StepBench {
     SessionOptions own = options;
     own.threads = settings.threads;
     TENON_TRY(out->pool_, ThreadPool::create(settings.threads));
-    out->probe_.emplace(*out->pool_, peak_loops(isa_of(plugins.kernels.options)));
+    out->probe_.emplace(*out->pool_, peak_loops(isa_of(plugins.kernels.base().options)));
     TENON_TRY(out->session_, Session::open(recipe, plugins, own));
     const TraceRange behind{kWarm + settings.rounds + 1, kWarm + 2 * settings.rounds};
     out->trace_.emplace(behind, out->session_->train_program().instrs.size());

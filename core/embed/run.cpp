@@ -412,7 +412,7 @@ Result<DLManagedTensorVersioned*> Run::view(const std::string& name) {
     return Error{"E026", "'" + name + "' is " + how, "", "tenon_run_read gives all of it",
                  TENON_E_UNSUPPORTED};
   }
-  const DLDevice device{static_cast<DLDeviceType>(plugins_.kernels.table->device_type), 0};
+  const DLDevice device{static_cast<DLDeviceType>(plugins_.kernels.base().table->device_type), 0};
   return views_.make({name, session.tensors().data(*held), device, whole->dtype, whole->dims});
 }
 

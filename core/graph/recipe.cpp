@@ -9,6 +9,9 @@
 #include <optional>
 #include <set>
 
+#include "graph/ops.h"
+#include "tenon_sdk/suggest.hpp"
+
 namespace tenon {
 namespace {
 
@@ -324,6 +327,39 @@ Result<std::vector<PluginUse>> read_plugins(const Json* list, const std::string&
   return out;
 }
 
+Status check_override(const std::string& kind, const PluginUse& use, const PluginUse& base,
+                      const std::string& pointer) {
+  const OpDef* def = find_kind(kind);
+  if (def == nullptr || def->runner != OpRunner::kernel) {
+    std::vector<std::string> known;
+    for (const OpDef& row : op_table())
+      if (row.runner == OpRunner::kernel) known.emplace_back(row.kind);
+    std::string fix = sdk::did_you_mean(kind, known);
+    if (fix.empty()) fix = "docs/reference/ops.md lists the kinds";
+    return mistake("G003", pointer, "no kernel is of kind '" + kind + "'", fix);
+  }
+  if (use.id != base.id || use.options != base.options) return {};
+  return wrong_value(pointer, fmt::format("'{}' is what runs all other kinds too", use.id),
+                     "remove it, or name another plugin or other options");
+}
+
+// {"plugin": ..., "options": ..., "overrides": {"gelu": {"plugin": ..., "options": ...}}}.
+Status read_kernels(const Json& json, KernelsUse& kernels) {
+  Fields fields(json, "/kernels");
+  read_use(fields, "/kernels", kernels.base);
+  const Json* overrides = fields.find("overrides", false);
+  TENON_CHECK(fields.finish());
+  if (overrides == nullptr) return {};
+  if (!overrides->is_object()) return wrong_type("/kernels/overrides", "overrides are an object");
+  for (const auto& [kind, json_use] : overrides->items()) {
+    const std::string at = "/kernels/overrides/" + kind;
+    TENON_TRY(PluginUse use, read_plugin(&json_use, at));
+    TENON_CHECK(check_override(kind, use, kernels.base, at));
+    kernels.overrides.emplace(kind, std::move(use));
+  }
+  return {};
+}
+
 Status read_optimizer(const Json& json, Recipe& recipe) {
   Fields fields(json, "/optimizer");
   read_use(fields, "/optimizer", recipe.optimizer);
@@ -499,7 +535,7 @@ Result<Recipe> read_recipe(const Json& document) {
   TENON_TRY(recipe.mesh, read_mesh(fields.array("mesh")));
   TENON_TRY(recipe.strategies, read_plugins(fields.array("strategies"), "/strategies"));
   if (const Json* v = fields.find("schedule", false)) fields.check(read_schedule(*v, recipe));
-  TENON_TRY(recipe.kernels, read_plugin(fields.find("kernels"), "/kernels"));
+  if (const Json* v = fields.find("kernels")) fields.check(read_kernels(*v, recipe.kernels));
   fields.boolean("fusion", recipe.fusion);
   TENON_TRY(recipe.comm, read_plugin(fields.find("comm"), "/comm"));
   fields.check(read_rhythm(fields, recipe));

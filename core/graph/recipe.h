@@ -49,6 +49,12 @@ struct PluginUse {
   std::string pointer;         // of the options
 };
 
+// Whose kernels run: those of the base, but for the kinds of op that another plugin is named for.
+struct KernelsUse {
+  PluginUse base;
+  std::map<std::string, PluginUse> overrides;  // by kind
+};
+
 struct OptimizerGroup {
   std::vector<std::string> match;
   std::string options;  // canonical JSON: the common options with the group's own on top
@@ -82,7 +88,8 @@ struct Recipe {
   std::vector<PluginUse> strategies;
   PluginUse schedule;         // of the pipeline; id empty: none named
   std::string schedule_rows;  // canonical JSON: rows written by hand, instead of a plugin; empty: none
-  PluginUse kernels, comm;
+  KernelsUse kernels;
+  PluginUse comm;
   bool fusion = true;  // neighbouring kernels may become one
   int64_t eval_every = 0, eval_batches = 0;
   int64_t save_every = 0, save_keep = 2;

@@ -91,6 +91,21 @@ std::vector<Wrong> wrong_documents() {
        "known keys: carry index layers ops params repeat"},
       {"UnknownInRepeatedOp", with("/model/ops/1/ops/0/bias", true), "R002", "unknown key 'bias'",
        "/model/ops/1/ops/0/bias", "known keys: attrs in op out"},
+      {"UnknownInKernels", with("/kernels/override", Json::object()), "R002", "unknown key 'override'",
+       "/kernels/override", "known keys: options overrides plugin"},
+      {"UnknownInOverride", with("/kernels/overrides", {{"gelu", {{"plugin", "kernels/a"}, {"x", 1}}}}),
+       "R002", "unknown key 'x'", "/kernels/overrides/gelu/x", "known keys: options plugin"},
+      {"OverridesList", with("/kernels/overrides", Json::array()), "R003", "overrides are an object",
+       "/kernels/overrides", ""},
+      {"OverrideOfNoKind", with("/kernels/overrides", {{"gelo", {{"plugin", "kernels/a"}}}}), "G003",
+       "no kernel is of kind 'gelo'", "/kernels/overrides/gelo", "did you mean 'gelu'?"},
+      {"OverrideOfTransfer", with("/kernels/overrides", {{"all_reduce", {{"plugin", "kernels/a"}}}}), "G003",
+       "no kernel is of kind 'all_reduce'", "/kernels/overrides/all_reduce",
+       "docs/reference/ops.md lists the kinds"},
+      {"OverrideLikeBase",
+       with("/kernels", {{"plugin", "kernels/a"}, {"overrides", {{"gelu", {{"plugin", "kernels/a"}}}}}}),
+       "R005", "'kernels/a' is what runs all other kinds too", "/kernels/overrides/gelu",
+       "remove it, or name another plugin or other options"},
       {"UnknownInLr", with("/lr/value", 3), "R002", "unknown key 'value'", "/lr/value",
        "known keys: floor kind peak steps warmup"},
       {"UnknownInOptimizer", with("/optimizer/lr", 3), "R002", "unknown key 'lr'", "/optimizer/lr",
@@ -225,6 +240,19 @@ TEST(RecipeTest, ExactShardsMustBeAPowerOfTwo) {
   EXPECT_TRUE(read_recipe(wrong).ok());
 }
 
+TEST(RecipeTest, OverridesOfKernelsArriveByKind) {
+  Json given = document();
+  given["kernels"] = Json::parse(R"({"plugin": "kernels/a", "overrides": {
+      "gelu": {"plugin": "kernels/a", "options": {"isa": "scalar"}}, "gelu_dgrad": {"plugin": "kernels/b"}}})");
+  const auto recipe = read_recipe(given);
+  ASSERT_TRUE(recipe.ok()) << recipe.error().text();
+  EXPECT_EQ(recipe->kernels.base.id, "kernels/a");
+  ASSERT_EQ(recipe->kernels.overrides.size(), 2u);
+  EXPECT_EQ(recipe->kernels.overrides.at("gelu").options, R"({"isa":"scalar"})");
+  EXPECT_EQ(recipe->kernels.overrides.at("gelu").pointer, "/kernels/overrides/gelu/options");
+  EXPECT_EQ(recipe->kernels.overrides.at("gelu_dgrad").id, "kernels/b");
+}
+
 TEST(RecipeTest, EveryFieldArrives) {
   const auto recipe = read_recipe(document());
   ASSERT_TRUE(recipe.ok()) << recipe.error().text();
@@ -248,7 +276,7 @@ TEST(RecipeTest, EveryFieldArrives) {
   EXPECT_EQ(recipe->clip, 1.0);
   EXPECT_EQ(recipe->mesh.text(), "dp 2 x tp 0");
   EXPECT_EQ(recipe->strategies[0].id, "parallel/data");
-  EXPECT_EQ(recipe->kernels.options, "{}");
+  EXPECT_EQ(recipe->kernels.base.options, "{}");
   EXPECT_EQ(recipe->comm.options, R"({"progress":true})");
   EXPECT_EQ(recipe->eval_every, 50);
   EXPECT_EQ(recipe->eval_batches, 4);

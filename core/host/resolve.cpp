@@ -75,6 +75,23 @@ Result<OptimizerUse> plug_optimizer(PluginRegistry& registry, const Recipe& reci
   return out;
 }
 
+// The base, then one of each plugin with options of its own, however many kinds name it.
+Result<KernelPlugins> plug_kernels(PluginRegistry& registry, const KernelsUse& use) {
+  KernelPlugins out;
+  TENON_TRY(auto base, plug<tenon_kernels>(registry, use.base));
+  out.plugins.push_back(std::move(base));
+  std::map<std::pair<std::string, std::string>, size_t> known;
+  for (const auto& [kind, other] : use.overrides) {
+    const auto [at, fresh] = known.try_emplace({other.id, other.options}, out.plugins.size());
+    if (fresh) {
+      TENON_TRY(auto plugged, plug<tenon_kernels>(registry, other));
+      out.plugins.push_back(std::move(plugged));
+    }
+    out.overrides.emplace(kind, at->second);
+  }
+  return out;
+}
+
 Error other_device(const std::string& id, uint32_t type, const PluginUse& use) {
   return Error{"A005",
                fmt::format("{} works on device type {}, and this run on the CPU (device type {})", id, type,
@@ -84,18 +101,21 @@ Error other_device(const std::string& id, uint32_t type, const PluginUse& use) {
 
 // All that a run computes lies in the memory of one type of device, which is the CPU's.
 Status check_devices(const PluginSet& plugins, const Recipe& recipe) {
-  if (plugins.kernels.table->device_type != uint32_t{kDLCPU})
-    return other_device(plugins.kernels.id, plugins.kernels.table->device_type, recipe.kernels);
-  if (plugins.optimizer.table->device_type != uint32_t{kDLCPU})
-    return other_device(plugins.optimizer.id, plugins.optimizer.table->device_type, recipe.optimizer);
-  return {};
+  const auto check = [](const auto& plugged, const PluginUse& use) {
+    return plugged.table->device_type == uint32_t{kDLCPU}
+               ? Status{}
+               : other_device(plugged.id, plugged.table->device_type, use);
+  };
+  TENON_CHECK(check(plugins.kernels.base(), recipe.kernels.base));
+  for (const auto& [kind, use] : recipe.kernels.overrides) TENON_CHECK(check(plugins.kernels.of(kind), use));
+  return check(plugins.optimizer, recipe.optimizer);
 }
 
 }  // namespace
 
 Result<PluginSet> load_plugins(PluginRegistry& registry, const Recipe& recipe) {
   PluginSet out;
-  TENON_TRY(out.kernels, plug<tenon_kernels>(registry, recipe.kernels));
+  TENON_TRY(out.kernels, plug_kernels(registry, recipe.kernels));
   TENON_TRY(out.comm, plug<tenon_comm>(registry, recipe.comm));
   TENON_TRY(out.data, plug<tenon_data>(registry, recipe.data));
   TENON_TRY(out.optimizer, plug_optimizer(registry, recipe));

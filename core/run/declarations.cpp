@@ -224,7 +224,19 @@ Result<KernelNeeds> describe(const Plugged<tenon_kernels>& plugin, const tenon_k
   }
   if (!std::isfinite(info.seconds) || info.seconds < 0)
     return of_kernel(fmt::format("takes {} seconds", info.seconds));
-  return KernelNeeds{info.workspace_bytes, info.private_bytes, (info.flags & TENON_KERNEL_EXACT) != 0};
+  return KernelNeeds{info.workspace_bytes, info.private_bytes, (info.flags & TENON_KERNEL_EXACT) != 0,
+                     plugin.id};
+}
+
+Result<KernelNeeds> describe(const KernelPlugins& plugins, const tenon_kernel_desc& desc) {
+  auto needs = describe(plugins.of(desc.kind), desc);
+  if (needs.ok() || needs.error().kind != TENON_E_UNSUPPORTED || plugins.index_of(desc.kind) == 0)
+    return needs;
+  Error error = std::move(needs).error();
+  error.cause = plugins.of(desc.kind).id + ": " + error.cause;
+  error.place = std::string("/kernels/overrides/") + desc.kind;
+  error.fix = "remove it, or name a plugin that has such a kernel";
+  return error;
 }
 
 }  // namespace tenon

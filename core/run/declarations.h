@@ -50,5 +50,8 @@ Result<DataDeclaration> describe(const Plugged<tenon_data>& plugin, tenon_datase
 
 // Of a kernel by which a program is planned.
 Result<KernelNeeds> describe(const Plugged<tenon_kernels>& plugin, const tenon_kernel_desc& desc);
+// The same by the plugin that runs its kind. What one that was chosen for the kind does not have is a mistake
+// of the recipe, whose place is there.
+Result<KernelNeeds> describe(const KernelPlugins& plugins, const tenon_kernel_desc& desc);
 
 }  // namespace tenon

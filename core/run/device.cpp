@@ -25,19 +25,14 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
                                                      const tenon_rendezvous* rendezvous, int64_t timeout_ns) {
   std::unique_ptr<RankDevice> out(new RankDevice(plugins, id, mesh));
   out->timeout_ns_ = timeout_ns;
-  const auto& kernels = plugins.kernels;
-  const auto kernels_config = config_of<tenon_kernels_config>(kernels);
-  TENON_TRY(out->kernels_, open_with_options<tenon_device>(
-                               kernels.id, kernels.pointer, kernels.table->close, [&](auto** o, auto* e) {
-                                 return kernels.table->open(&kernels_config, o, e);
-                               }));
+  TENON_CHECK(out->open_kernels());
   TENON_CHECK(out->open_optimizers());
   if (id.world == 1) return out;
   const auto& comm = plugins.comm;
   auto config = config_of<tenon_comm_config>(comm);
   config.rank = static_cast<int32_t>(id.rank);
   config.world = static_cast<int32_t>(id.world);
-  config.device = {static_cast<DLDeviceType>(kernels.table->device_type), 0};
+  config.device = {static_cast<DLDeviceType>(plugins.kernels.base().table->device_type), 0};
   config.timeout_ns = timeout_ns;
   config.rendezvous = rendezvous;
   TENON_TRY(out->domain_,
@@ -45,6 +40,22 @@ Result<std::unique_ptr<RankDevice>> RankDevice::open(const PluginSet& plugins, R
               return comm.table->domain_open(&config, o, e);
             }));
   return out;
+}
+
+Status RankDevice::open_kernels() {
+  for (const auto& plugin : plugins_.kernels.plugins) {
+    const auto config = config_of<tenon_kernels_config>(plugin);
+    TENON_TRY(auto device, open_with_options<tenon_device>(
+                               plugin.id, plugin.pointer, plugin.table->close,
+                               [&](auto** o, auto* e) { return plugin.table->open(&config, o, e); }));
+    kernels_.push_back(std::move(device));
+  }
+  return {};
+}
+
+KernelRunner RankDevice::runner_of(std::string_view kind) const {
+  const size_t index = plugins_.kernels.index_of(kind);
+  return {&plugins_.kernels.plugins[index], kernels_[index].get()};
 }
 
 Status RankDevice::open_optimizers() {
@@ -65,25 +76,32 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
     // Arena memory is what peers exchange; the other spaces are this rank's alone.
     const bool reachable = domain_ != nullptr && static_cast<Space>(i) == Space::arena;
     const auto& comm = plugins_.comm;
-    const auto& kernels = plugins_.kernels;
-    auto opened =
-        reachable ? open_handle<void>(
-                        comm.id, [this](void* p) { plugins_.comm.table->free(domain_.get(), p); },
-                        [&](void** o, auto* e) { return comm.table->alloc(domain_.get(), size, o, e); })
-                  : open_handle<void>(
-                        kernels.id, [this](void* p) { plugins_.kernels.table->free(kernels_.get(), p); },
-                        [&](void** o, auto* e) { return kernels.table->alloc(kernels_.get(), size, o, e); });
+    auto opened = reachable
+                      ? open_handle<void>(
+                            comm.id, [this](void* p) { plugins_.comm.table->free(domain_.get(), p); },
+                            [&](void** o, auto* e) { return comm.table->alloc(domain_.get(), size, o, e); })
+                      : memory(size);
     if (!opened.ok()) return std::move(opened).error();
     if (reinterpret_cast<uintptr_t>(opened->get()) % kAlignment != 0) {
       return Error{"A005", fmt::format("memory that is not aligned to {} bytes", kAlignment),
-                   (reachable ? comm.id : kernels.id) + ", alloc", "align it, as the header says",
-                   TENON_E_VERSION};
+                   (reachable ? comm.id : plugins_.kernels.base().id) + ", alloc",
+                   "align it, as the header says", TENON_E_VERSION};
     }
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
   }
   std::memset(space(Space::arena), kNoNumber, this->bytes(Space::arena));
   return {};
+}
+
+Result<Handle<void>> RankDevice::memory(uint64_t bytes) {
+  const auto& kernels = plugins_.kernels.base();
+  tenon_device* const device = kernels_.front().get();
+  return open_handle<void>(
+      kernels.id, [this, device](void* p) { plugins_.kernels.base().table->free(device, p); },
+      [&](void** o, auto* e) {
+        return kernels.table->alloc(device, std::max<uint64_t>(bytes, kAlignment), o, e);
+      });
 }
 
 char* RankDevice::address(const Program& program, const Operand& operand) const {

@@ -22,6 +22,12 @@ struct RankId {
 Result<Handle<tenon_optimizer_state>> open_optimizer(const OptimizerUse& use,
                                                      const OptimizerUse::Group& group);
 
+// Who runs the kernels of a kind.
+struct KernelRunner {
+  const Plugged<tenon_kernels>* plugin = nullptr;
+  tenon_device* device = nullptr;
+};
+
 class RankDevice {
  public:
   // `rendezvous` may be NULL when world is 1; it is borrowed for the life of the device. Collective.
@@ -33,13 +39,15 @@ class RankDevice {
 
   char* space(Space space) const { return base_[static_cast<size_t>(space)]; }
   uint64_t bytes(Space space) const { return bytes_[static_cast<size_t>(space)]; }
+  // Memory of the device that peers cannot reach, at least kAlignment bytes, zeroed. The device outlives it.
+  Result<Handle<void>> memory(uint64_t bytes);
   // Address of an operand of `program`.
   char* address(const Program& program, const Operand& operand) const;
 
   const PluginSet& plugins() const { return plugins_; }
   RankId id() const { return id_; }
   const Mesh& mesh() const { return mesh_; }
-  tenon_device* kernels() const { return kernels_.get(); }
+  KernelRunner runner_of(std::string_view kind) const;
   tenon_optimizer_state* optimizer(size_t group) const { return optimizers_[group].get(); }
   const OptimizerDeclaration& optimizer_declaration(size_t group) const { return declarations_[group]; }
   // The communication group of this rank over mesh axes; opened at first use. Collective.
@@ -54,13 +62,14 @@ class RankDevice {
  private:
   RankDevice(const PluginSet& plugins, RankId id, Mesh mesh)
       : plugins_(plugins), id_(id), mesh_(std::move(mesh)) {}
+  Status open_kernels();
   Status open_optimizers();
 
   const PluginSet& plugins_;
   RankId id_;
   Mesh mesh_;
   int64_t timeout_ns_ = -1;
-  Handle<tenon_device> kernels_;
+  std::vector<Handle<tenon_device>> kernels_;  // as KernelPlugins::plugins
   std::vector<Handle<tenon_optimizer_state>> optimizers_;
   std::vector<OptimizerDeclaration> declarations_;  // by group
   Handle<tenon_comm_domain> domain_;                // NULL when world is 1

@@ -106,16 +106,16 @@ Status Executor::add_calls(InstrId id) {
 Status Executor::add_call(InstrId id, const Instr& instr) {
   const int64_t shift = offset(instr);
   Handle<tenon_kernel>& kernel = kernels_[kernel_key(instr, shift)];
-  const auto& plugin = device_.plugins().kernels;
+  const auto [plugin, device] = device_.runner_of(instr.kind);
   if (kernel == nullptr) {
     const KernelDesc desc(instr, exact_, shift);
     tenon_kernel* made = nullptr;
     tenon_error error = empty_abi_error();
-    const tenon_code code = plugin.table->prepare(device_.kernels(), &desc.get(), &made, &error);
-    if (code != TENON_OK) return located(code, error, id, plugin.id);
-    kernel = Handle<tenon_kernel>(made, plugin.table->release);
+    const tenon_code code = plugin->table->prepare(device, &desc.get(), &made, &error);
+    if (code != TENON_OK) return located(code, error, id, plugin->id);
+    kernel = Handle<tenon_kernel>(made, plugin->table->release);
   }
-  calls_.push_back({kernel.get(), static_cast<uint32_t>(pointers_.size())});
+  calls_.push_back({kernel.get(), plugin, static_cast<uint32_t>(pointers_.size())});
   for (const Operand& operand : instr.in) pointers_.push_back(device_.address(program_, operand));
   for (const Operand& operand : instr.out) pointers_.push_back(device_.address(program_, operand));
   pointers_.push_back(instr.workspace.buffer == kNone ? nullptr : device_.address(program_, instr.workspace));
@@ -279,9 +279,9 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   }
   for (uint32_t c = 0; c < record.num_calls; ++c) {
     const Call& call = calls_[record.first_call + c];
-    const tenon_code code = plugins.kernels.table->enqueue(call.kernel, &kCpuStream,
-                                                           pointers_.data() + call.first_pointer, &error);
-    if (code != TENON_OK) return located(code, error, id, plugins.kernels.id);
+    const tenon_code code =
+        call.plugin->table->enqueue(call.kernel, &kCpuStream, pointers_.data() + call.first_pointer, &error);
+    if (code != TENON_OK) return located(code, error, id, call.plugin->id);
   }
   for (uint32_t u = 0; u < record.num_updates; ++u) {
     Update& update = updates_[record.first_update + u];

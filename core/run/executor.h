@@ -48,6 +48,7 @@ class Executor {
   };
   struct Call {
     tenon_kernel* kernel = nullptr;
+    const Plugged<tenon_kernels>* plugin = nullptr;
     uint32_t first_pointer = 0;
   };
   // Calls of kernels, then updates; or one transfer.

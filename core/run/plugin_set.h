@@ -1,6 +1,7 @@
 // The plugins of a run as plain tables with their checked options: what core/host makes of a recipe.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,19 @@ Config config_of(const Plugged<Table>& plugin) {
   return config_of<Config>(plugin.options, plugin.host);
 }
 
+// Whose kernels run.
+struct KernelPlugins {
+  std::vector<Plugged<tenon_kernels>> plugins;           // 0: the base, which has the device's memory too
+  std::map<std::string, size_t, std::less<>> overrides;  // kind -> which of them runs it; others: the base
+
+  const Plugged<tenon_kernels>& base() const { return plugins.front(); }
+  size_t index_of(std::string_view kind) const {
+    const auto found = overrides.find(kind);
+    return found == overrides.end() ? 0 : found->second;
+  }
+  const Plugged<tenon_kernels>& of(std::string_view kind) const { return plugins[index_of(kind)]; }
+};
+
 struct OptimizerUse {
   struct Group {
     OptionValues options;
@@ -55,7 +69,7 @@ struct OptimizerUse {
 
 // Shared by all virtual ranks of a process; read-only.
 struct PluginSet {
-  Plugged<tenon_kernels> kernels;
+  KernelPlugins kernels;
   Plugged<tenon_comm> comm;
   Plugged<tenon_data> data;
   OptimizerUse optimizer;

@@ -53,6 +53,7 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   out.describe = [&kernels = plugins.kernels](const tenon_kernel_desc& desc) {
     return describe(kernels, desc);
   };
+  for (const auto& [kind, index] : plugins.kernels.overrides) out.overridden.insert(kind);
   return out;
 }
 

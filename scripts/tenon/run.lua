@@ -47,6 +47,32 @@ local schedule = {
   end,
 }
 
+-- "kernels/cpu", or { "kernels/cpu", overrides = { gelu = "kernels/mine" } }: another plugin for some kinds of op.
+local kernels_plugin = plugin.of("kernels")
+local overrides = {
+  name = "a table { op = plugin }",
+  check = function(value)
+    if type(value) ~= "table" or getmetatable(value) ~= nil then return nil end
+    local kinds = {}
+    for kind in pairs(value) do
+      if type(kind) == "string" then kinds[kind] = s.required(kernels_plugin) end
+    end
+    return core.object(s.record("overrides", value, kinds))
+  end,
+}
+local kernels = {
+  name = kernels_plugin.name .. " or a table { plugin, overrides }",
+  check = function(value, owner, key)
+    if type(value) ~= "table" or getmetatable(value) ~= nil then return kernels_plugin.check(value, owner, key) end
+    local given = s.record("kernels", value, { s.required(kernels_plugin), overrides = s.required(overrides) })
+    local made = core.inherit({
+      plugin = given[1].plugin, options = given[1].options, overrides = given.overrides,
+    }, given)
+    core.mark(made, "plugin", core.place(given, 1))
+    return made
+  end,
+}
+
 local fields = {
   name = s.optional(s.string),
   seed = s.default(s.count(), 1337),
@@ -62,7 +88,7 @@ local fields = {
   mesh = s.optional(s.object(mesh.Mesh)),
   strategies = s.optional(s.list(plugin.of("parallel"), "strategies")),
   schedule = s.optional(schedule),
-  kernels = s.optional(plugin.of("kernels")),
+  kernels = s.optional(kernels),
   fusion = s.optional(s.boolean),
   comm = s.optional(plugin.of("comm")),
   eval = s.optional(part("eval", { every = s.required(every), batches = s.default(s.count(), 8) })),

@@ -73,8 +73,8 @@ TEST(Bench, kernels_are_those_of_the_program_beside_their_floors) {
   EXPECT_EQ(r.at("threads"), 1);
   std::set<std::string> names;
   for (const json& row : r.at("rows")) {
-    expect_row(row, {"op", "name", "calls", "seconds", "flops_per_s", "bytes_per_s", "floor_seconds",
-                     "of_floor", "probe_flops_per_s", "probe_bytes_per_s"});
+    expect_row(row, {"op", "name", "plugin", "calls", "seconds", "flops_per_s", "bytes_per_s",
+                     "floor_seconds", "of_floor", "probe_flops_per_s", "probe_bytes_per_s"});
     expect_ratio(row, "of_floor", "floor_seconds", "seconds");
     EXPECT_TRUE(names.insert(row.at("name")).second) << "twice: " << row;
     EXPECT_TRUE(row.at("name").get<std::string>().starts_with(row.at("op").get<std::string>()));

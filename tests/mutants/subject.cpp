@@ -47,7 +47,7 @@ Subject::Subject(std::string name, Json document)
       plugins_(value_or_throw(load_plugins(*registry_, recipe_))),
       programs_(compile_all(recipe_, plugins_)),
       mesh_(programs_->train->programs.front().mesh),
-      kernels_(std::make_unique<Kernels>(*plugins_.kernels.table, recipe_.exact)),
+      kernels_(std::make_unique<Kernels>(*plugins_.kernels.base().table, recipe_.exact)),
       optimizer_(std::make_unique<Optimizer>(plugins_.optimizer)),
       machine_(Machine{mesh_, *kernels_, *optimizer_}) {
   const Sampler sampler = value_or_throw(Sampler::create(kNumSamples, recipe_.valid, recipe_.seed));

@@ -26,6 +26,19 @@ TEST(Message, unknown_key_is_found_in_a_tail_call_and_in_a_nested_table) {
             "error[R002]: unknown option 'bathces' for eval\n  --> r.lua:9:3");
 }
 
+TEST(Message, overrides_of_kernels_are_plugins_of_that_kind_by_name) {
+  EXPECT_EQ(
+      head(message_of(tiny_run("kernels = { \"kernels/cpu\", overrides = {\n  gelu = \"sink/jsonl\" } },"))),
+      "error[R003]: 'gelu' of overrides wants a plugin of kind 'kernels' (t.plugin(\"kernels/...\")), got "
+      "the string \"sink/jsonl\"\n  --> r.lua:9:3");
+  EXPECT_TRUE(has(message_of(tiny_run("kernels = { overrides = { gelu = \"kernels/a\" } },")),
+                  "kernels needs as entry 1 a plugin of kind 'kernels'"));
+  EXPECT_TRUE(has(message_of(tiny_run("kernels = { \"kernels/cpu\", override = {} },")),
+                  "did you mean 'overrides'?"));
+  EXPECT_TRUE(has(message_of(tiny_run("kernels = { \"kernels/cpu\", overrides = { \"kernels/a\" } },")),
+                  "overrides has no place for the string \"kernels/a\" without a name"));
+}
+
 TEST(Message, unknown_key_without_a_near_one_lists_all) {
   EXPECT_TRUE(has(message_of(tiny_run("save = { x = 1 },")), "fix: known: every, keep"));
 }

@@ -32,6 +32,17 @@ TEST(Run, numerics_is_a_word_or_a_table) {
             Json::parse(R"({"mode": "exact", "shards": 4})"));
 }
 
+TEST(Run, kernels_are_a_plugin_or_one_with_others_for_some_kinds) {
+  EXPECT_EQ(resolve(tiny_run("kernels = t.plugin(\"kernels/cpu\", { isa = \"avx2\" }),")).recipe["kernels"],
+            Json::parse(R"({"plugin": "kernels/cpu", "options": {"isa": "avx2"}})"));
+  EXPECT_EQ(resolve(tiny_run("kernels = { \"kernels/cpu\", overrides = { gelu = \"kernels/a\",\n"
+                             "gelu_dgrad = t.plugin(\"kernels/b\", { x = 1 }) } },"))
+                .recipe["kernels"],
+            Json::parse(R"({"plugin": "kernels/cpu", "options": {}, "overrides": {
+                "gelu": {"plugin": "kernels/a", "options": {}},
+                "gelu_dgrad": {"plugin": "kernels/b", "options": {"x": 1}}}})"));
+}
+
 TEST(Run, schedule_lasts_as_long_as_the_run_unless_told) {
   const auto lr_of = [](const std::string& schedule) {
     return resolve(

@@ -227,7 +227,7 @@ void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& 
   if (!recipe.fusion || !options.describe) return;
   std::map<std::string, bool> known;
   const Sums sums = recipe.exact ? Sums::apart : Sums::in_kernels;
-  fuse(program, sums, [&](const Instr& instr) {
+  fuse(program, {sums, options.overridden}, [&](const Instr& instr) {
     const auto [it, fresh] = known.try_emplace(kernel_key(instr, 0));
     if (fresh) {
       const KernelDesc desc(instr, recipe.exact);
@@ -250,7 +250,7 @@ class Needs {
     TENON_TRY(it->second, options_.describe(desc.get()));
     private_bytes_ += it->second.private_bytes;
     if (exact_ && !it->second.exact) {
-      return Error{"P012", "the kernels plugin gives no exact '" + kernel.kind + "'", "/numerics/mode",
+      return Error{"P012", it->second.plugin + " gives no exact '" + kernel.kind + "'", "/numerics/mode",
                    "use numerics fast, or other kernels", TENON_E_RECIPE};
     }
     return it->second;

@@ -2,6 +2,8 @@
 // cluster.
 #pragma once
 
+#include <set>
+
 #include "graph/joint.h"
 #include "plan/emit/emit.h"
 #include "plan/emit/pass_host.h"
@@ -15,6 +17,7 @@ struct KernelNeeds {
   uint64_t workspace_bytes = 0;
   uint64_t private_bytes = 0;
   bool exact = false;
+  std::string plugin = {};  // that says so
 };
 
 // How the optimizer's state of a group may be cut.
@@ -38,8 +41,9 @@ struct CompileOptions {
   std::string optimizer;              // plugin id
   std::vector<OptimizerSlots> slots;  // 0: the common group; 1 + i: Recipe::groups[i]
   bool tree_order = true;
-  // Asks the kernels plugin; called once per distinct kernel.
+  // Asks the kernels plugin that runs the kind; called once per distinct kernel.
   std::function<Result<KernelNeeds>(const tenon_kernel_desc&)> describe;
+  std::set<std::string> overridden;  // kinds whose kernels are another plugin's than all others
   uint64_t bucket_bytes = 4u << 20;
   LaneWindow window;                    // of each lane of the programs
   int64_t most_ops = int64_t{1} << 22;  // of the forward pass, over all microbatches: a program is unrolled

@@ -156,8 +156,10 @@ bool share_memory(const Instr& a, const Instr& b) {
 
 class Fuser {
  public:
-  Fuser(Program& program, Sums sums, const HasKernel& has_kernel)
-      : program_(program), sums_(sums), has_kernel_(has_kernel), uses_(program.buffers.size()) {
+  Fuser(Program& program, const FuseLimits& limits, const HasKernel& has_kernel)
+      : program_(program), has_kernel_(has_kernel), uses_(program.buffers.size()) {
+    std::ranges::copy_if(rules(), std::back_inserter(rules_),
+                         [&](const Rule& rule) { return allowed(rule, limits); });
     const auto count = [this](const Operand& operand) {
       if (operand.buffer != kNone) ++uses_[operand.buffer];
     };
@@ -188,13 +190,20 @@ class Fuser {
     size_t end = 0;
   };
 
+  static bool allowed(const Rule& rule, const FuseLimits& limits) {
+    if (rule.merge == accumulate && limits.sums == Sums::apart) return false;
+    const std::string kind = rule.kind->kind;
+    return limits.chosen.contains(kind) || std::ranges::none_of(rule.parts, [&](const std::string& part) {
+             return limits.chosen.contains(part);
+           });
+  }
+
   // Transfers, and sums over microbatches.
   static bool can_wait(const Instr& instr) { return instr.lane != 0 || instr.kind == "add"; }
 
   std::optional<Match> match_at(size_t first) const {
-    for (const Rule& rule : rules()) {
+    for (const Rule& rule : rules_) {
       if (program_.instrs[first].kind != rule.parts[0]) continue;
-      if (rule.merge == accumulate && sums_ == Sums::apart) continue;
       if (std::optional<Match> match = match_rule(rule, first)) return match;
     }
     return std::nullopt;
@@ -246,15 +255,15 @@ class Fuser {
   }
 
   Program& program_;
-  const Sums sums_;
   const HasKernel& has_kernel_;
-  std::vector<int> uses_;  // per buffer: operands in it
+  std::vector<Rule> rules_;  // that are allowed
+  std::vector<int> uses_;    // per buffer: operands in it
 };
 
 }  // namespace
 
-void fuse(Program& program, Sums sums, const HasKernel& has_kernel) {
-  Fuser(program, sums, has_kernel).run();
+void fuse(Program& program, const FuseLimits& limits, const HasKernel& has_kernel) {
+  Fuser(program, limits, has_kernel).run();
 }
 
 }  // namespace tenon

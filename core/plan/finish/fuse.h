@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 
 #include "plan/program/program.h"
 
@@ -15,8 +17,15 @@ using HasKernel = std::function<bool(const Instr&)>;
 // then, and which instructions are neighbours depends on the number of microbatches: not in exact mode.
 enum class Sums { in_kernels, apart };
 
+struct FuseLimits {
+  Sums sums = Sums::in_kernels;
+  // Kinds whose kernel somebody has chosen: it runs, and becomes part of no other kind, unless that one's
+  // kernel was chosen too.
+  std::set<std::string> chosen = {};
+};
+
 // For an emitted program, before its memory and its waits are planned. What all ranks of a class agreed on
 // before they agree on afterwards: it depends on the program and the plugin alone.
-void fuse(Program& program, Sums sums, const HasKernel& has_kernel);
+void fuse(Program& program, const FuseLimits& limits, const HasKernel& has_kernel);
 
 }  // namespace tenon

@@ -12,7 +12,7 @@ namespace {
 class Fuse : public testing::Test {
  protected:
   ProgramBuilder builder{"train", Mesh{{{"dp", 2}}}, 2};
-  Sums sums = Sums::in_kernels;
+  FuseLimits limits;
 
   Operand value(const std::string& name) { return builder.scratch(name, Dtype::f32, {2, 3, 4}); }
   void push(const char* kind, std::vector<Operand> in, std::vector<Operand> out,
@@ -24,7 +24,7 @@ class Fuse : public testing::Test {
     builder.push(std::move(instr));
   }
   std::string fused(const HasKernel& has_kernel = [](const Instr&) { return true; }) {
-    fuse(builder.program(), sums, has_kernel);
+    fuse(builder.program(), limits, has_kernel);
     std::string kinds;
     for (const Instr& instr : builder.program().instrs) kinds += (kinds.empty() ? "" : " ") + instr.kind;
     return kinds;
@@ -63,6 +63,24 @@ TEST_F(FuseNorm, stays_apart_where_the_plugin_has_no_kernel) {
             }),
             "add rmsnorm");
   EXPECT_EQ(asked, "add_rmsnorm");
+}
+
+TEST_F(FuseNorm, stays_apart_where_the_kernel_of_a_part_was_chosen) {
+  add();
+  norm();
+  for (const char* part : {"add", "rmsnorm"}) {
+    limits.chosen = {part};
+    EXPECT_EQ(fused(), "add rmsnorm") << part;
+  }
+  limits.chosen = {"linear"};
+  EXPECT_EQ(fused(), "add_rmsnorm");
+}
+
+TEST_F(FuseNorm, is_one_instruction_where_its_own_kernel_was_chosen_too) {
+  limits.chosen = {"add", "add_rmsnorm", "gelu"};
+  add();
+  norm();
+  EXPECT_EQ(fused(), "add_rmsnorm");
 }
 
 TEST_F(FuseNorm, of_another_sum_stays_apart) {
@@ -125,8 +143,19 @@ TEST_F(FuseGradient, is_added_by_the_kernel_to_the_sum_that_is_there) {
 TEST_F(FuseGradient, stays_apart_where_sums_have_bits_of_their_own) {
   gradient();
   add();
-  sums = Sums::apart;
+  limits.sums = Sums::apart;
   EXPECT_EQ(fused(), "linear_dgrad add");
+}
+
+// The kernel that was chosen is asked whether it can.
+TEST_F(FuseGradient, is_added_by_a_chosen_kernel_but_not_in_place_of_one) {
+  gradient();
+  add();
+  limits.chosen = {"add"};
+  EXPECT_EQ(fused(), "linear_dgrad add");
+  limits.chosen = {"linear_dgrad"};
+  EXPECT_EQ(fused([](const Instr&) { return false; }), "linear_dgrad add");
+  EXPECT_EQ(fused(), "linear_dgrad");
 }
 
 TEST_F(FuseGradient, stays_apart_where_it_is_used_by_others_too) {

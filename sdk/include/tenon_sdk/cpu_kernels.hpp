@@ -109,13 +109,13 @@ class CpuKernels {
   // The check of the signature has let only these dtypes through.
   static Choice choose(const Problem& problem) {
     Choice choice{find(problem.kind()), nullptr};
-    if (choice.op != nullptr) {
-      switch (problem.dtype()) {
-        case TENON_F32: choice.run = choice.op->f32; break;
-        case TENON_F64: choice.run = choice.op->f64; break;
-        case TENON_I64: choice.run = choice.op->i64; break;
-        default: choice.run = choice.op->i32; break;
-      }
+    if (choice.op == nullptr)
+      throw sdk::Failure(TENON_E_UNSUPPORTED, "no kernel of kind '" + std::string(problem.kind()) + "'");
+    switch (problem.dtype()) {
+      case TENON_F32: choice.run = choice.op->f32; break;
+      case TENON_F64: choice.run = choice.op->f64; break;
+      case TENON_I64: choice.run = choice.op->i64; break;
+      default: choice.run = choice.op->i32; break;
     }
     if (choice.run == nullptr) {
       throw sdk::Failure(TENON_E_UNSUPPORTED, std::string(problem.kind()) + ": no kernel for dtype " +

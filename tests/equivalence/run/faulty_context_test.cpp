@@ -78,8 +78,8 @@ double beyond_the_gate(const std::string& exchange, Fault fault) {
   const auto one = run_virtual(recipe_of(c, corpus_file(), true), {.steps = 1});
   const auto many = run_virtual(recipe_of(c, corpus_file(), false),
                                 {.ranks = 2, .steps = 1, .change_plugins = [fault](PluginSet& plugins) {
-                                   plugins.kernels.table =
-                                       FaultyKernels::around(plugins.kernels.table, fault);
+                                   auto& table = plugins.kernels.plugins.front().table;
+                                   table = FaultyKernels::around(table, fault);
                                  }});
   EXPECT_TRUE(one.ok()) << (one.ok() ? "" : one.error().text());
   EXPECT_TRUE(many.ok()) << (many.ok() ? "" : many.error().text());
