@@ -48,6 +48,15 @@ void Gradients::follow(size_t bucket, size_t leaf) {
   }
 }
 
+// As much as the parameters, but where steps of its own reshard it: before them it may be larger, as a
+// gradient is that is a partial sum of all of a parameter of which this rank holds a part.
+Result<int64_t> Gradients::elements_of(size_t bucket) const {
+  const Bucket& b = scope_.buckets()[bucket];
+  if (b.steps.empty()) return b.layout.elements;
+  TENON_TRY(const Operand local, scope_.local(scope_.graph().op(b.steps.front()).in[0]));
+  return local.elements();
+}
+
 // Exact mode keeps the microbatches of a gradient apart, to add them in the fixed tree; so does a gradient
 // that rests in parts, to be reduced to its part each time.
 bool Gradients::per_microbatch(size_t bucket) const {
@@ -66,8 +75,8 @@ Status Gradients::bind(ValueId id, Instr& instr) {
   Filling& filling = filling_[filling_key(bucket)];
   if (filling.left == 0) {
     ProgramBuilder& builder = scope_.builder;
-    filling.memory =
-        builder.scratch("grads." + std::to_string(bucket), scope_.graph().real, {layout.elements});
+    TENON_TRY(const int64_t elements, elements_of(bucket));
+    filling.memory = builder.scratch("grads." + std::to_string(bucket), scope_.graph().real, {elements});
     builder.program().buffers[filling.memory.buffer].gaps = true;
     filling.written.assign(layout.leaves.size(), false);
     filling.left = contributions_[bucket] * (per_microbatch(bucket) ? 1 : scope_.context.rows.microbatches);

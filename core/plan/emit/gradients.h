@@ -56,6 +56,8 @@ class Gradients {
   };
 
   void follow(size_t bucket, size_t leaf);
+  // Of the memory that contributions are made in.
+  Result<int64_t> elements_of(size_t bucket) const;
   bool per_microbatch(size_t bucket) const;
   std::pair<size_t, int> filling_key(size_t bucket) const;
   Operand reduce_to_part(size_t bucket, const Operand& whole);

@@ -198,9 +198,14 @@ class Planner {
   }
 
   // Pads a bucket to whole granules, and cuts it. Where there are more members than granules some have
-  // nothing.
+  // nothing. A leaf that is resharded by steps of its own is what they make of it, and no more.
   void finish(Bucket& bucket) const {
     FlatLayout& layout = bucket.layout;
+    if (!bucket.steps.empty()) {
+      layout.elements = layout.leaves.front().count;
+      layout.cuts = {0, layout.elements};
+      return;
+    }
     const int64_t step = kElementGranule * (options_.equal_parts ? mesh_.size(bucket.reduce) : 1);
     layout.elements = (layout.elements + step - 1) / step * step;
     layout.cuts = {0, layout.elements};
