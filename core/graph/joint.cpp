@@ -53,14 +53,16 @@ void replicate_batch(Graph& graph) {
   }
 }
 
-// Work that a gradient of an input needs belongs to that gradient, whatever asked for it first.
+// Work that a gradient of an input needs belongs to that gradient, whatever asked for it first; and so does
+// what another stage reads, whose gradients of weights may come before those of this one.
 void settle_phases(Graph& graph) {
   for (OpId id = static_cast<OpId>(graph.ops().size()); id-- > 0;) {
-    if (graph.op(id).phase != Phase::input_grad) continue;
-    for (ValueId in : graph.op(id).in) {
+    const Op& op = graph.op(id);
+    for (ValueId in : op.in) {
       const OpId producer = graph.value(in).producer;
       if (producer == kNone || graph.op(producer).phase != Phase::weight_grad) continue;
-      graph.op(producer).phase = Phase::input_grad;
+      const bool elsewhere = op.phase == Phase::weight_grad && graph.op(producer).stage != op.stage;
+      if (op.phase == Phase::input_grad || elsewhere) graph.op(producer).phase = Phase::input_grad;
     }
   }
 }

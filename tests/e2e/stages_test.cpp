@@ -40,6 +40,11 @@ constexpr Model kModels[] = {
   x = nn.blocks(x, 2, function(h, i) return square(h, "h." .. i) end)
   return nn.linear { x, weight = w })",
      "pp = 3", "t.strategy.pipeline { apart = \"head\" }"},
+    {"a gradient that stages hand on as it is", R"(
+  return head(nn.blocks(embed(tokens), 3, function(x, i)
+    return nn.add(x, nn.embedding { tokens, name = "w." .. i, dims = { vocab, hidden }, std = 0.1 })
+  end)))",
+     "{ \"pp\", 3 }, { \"tp\", 2 }", "t.strategy.pipeline {}, t.strategy.tensor {}", "zb-h1"},
     {"two lists of blocks, and work between them", R"(
   local x = nn.blocks(embed(tokens), 2, function(h, i) return square(h, "a." .. i) end)
   x = square(x, "between")
