@@ -5,7 +5,7 @@ namespace tenon {
 std::string names_of(const PluginSet& plugins) {
   std::string out;
   const auto add = [&out](const auto& plugin) { out += plugin.id + ' ' + plugin.version + '\n'; };
-  add(plugins.kernels);
+  for (const auto& kernels : plugins.kernels.plugins) add(kernels);
   add(plugins.comm);
   add(plugins.data);
   add(plugins.optimizer);
