@@ -168,11 +168,12 @@ TENON_API tenon_code tenon_run_set_lr(tenon_run* run, const double* lr, tenon_er
 
 // Ends the call that is in progress on this run: at the next instruction of each of its ranks, or in a wait
 // for another rank or process; a plugin that reads data and a file that is being written are let finish. That
-// call returns TENON_E_ABORTED (E031), those of other processes the error of a peer that has gone. Then the
-// run can be closed, and, if all its ranks are in this process, resumed, which opens them anew; else close it
-// in all processes, open it again and resume. Where no call is in progress, or it ended just then, the next
-// one that works on the run returns E031 instead; if none was in progress the run is as good as before.
-// Returns at once. Not for signal handlers, nor while the run is being closed. [thread-safe]
+// call returns TENON_E_ABORTED (E031), those of other processes the error of a peer that has gone, as soon as
+// they notice it and at the latest when timeout_ns is over. Then the run can be closed, and, if all its ranks
+// are in this process, resumed, which opens them anew; else close it in all processes, open it again and
+// resume. Where no call is in progress, or it ended just then, the next one that works on the run returns
+// E031 instead; if none was in progress the run is as good as before. Returns at once. Not for signal
+// handlers, nor while the run is being closed. [thread-safe]
 TENON_API tenon_code tenon_run_abort(tenon_run* run, tenon_error* error);
 
 typedef struct tenon_eval_result {

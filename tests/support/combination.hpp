@@ -1,6 +1,7 @@
 // Recipes of small models in f64 under any combination of strategies.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct Combination {
   std::string optimizer = "adamw";
   int groups = 4;  // of llama's eight query heads, and of the others' four
 };
+
+inline void PrintTo(const Combination& c, std::ostream* out) { *out << c.name; }
 
 // The model on its mesh with its strategies; `alone`: the same model on one device.
 Json recipe_of(const Combination& c, const std::string& corpus, bool alone);

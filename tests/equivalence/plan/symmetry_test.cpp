@@ -7,8 +7,6 @@
 
 namespace tenon::test {
 
-void PrintTo(const Combination& c, std::ostream* out) { *out << c.name; }
-
 namespace {
 
 Json wide_recipe(const Combination& c) {
