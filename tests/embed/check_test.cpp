@@ -1,4 +1,6 @@
 // A recipe is checked without running it.
+#include <nlohmann/json.hpp>
+
 #include "combination.hpp"
 #include "support.h"
 
