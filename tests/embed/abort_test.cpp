@@ -239,13 +239,12 @@ pid_t aborting_process(int rank, int aborting, bool saves, const Folder& folder,
 TEST(Abort, in_one_of_two_processes_ends_its_wait_and_its_peer_is_told) {
   if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
     GTEST_SKIP() << "no comm/ucx here: nothing was checked";
-  uint32_t port = 20000 + (static_cast<uint32_t>(getpid()) + 13007) % 20000;
   for (const bool saves : {false, true}) {
     for (const int aborting : {0, 1}) {
       SCOPED_TRACE("rank " + std::to_string(aborting) + " aborts " + (saves ? "a save" : "a step"));
       const Folder folder;
       std::fflush(stdout);
-      ++port;
+      const uint32_t port = free_port();
       std::array<pid_t, 2> ranks{};
       for (int rank : {0, 1})
         ranks[static_cast<size_t>(rank)] = aborting_process(rank, aborting, saves, folder, port);

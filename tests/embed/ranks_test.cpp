@@ -142,8 +142,6 @@ pid_t rank_process(const std::string& root, int rank, uint32_t port, const std::
   _exit(status);
 }
 
-uint32_t free_port() { return 20000 + static_cast<uint32_t>(getpid()) % 20000; }
-
 TEST(Ranks, two_processes_are_one_bit_for_bit) {
   if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
     GTEST_SKIP() << "no comm/ucx here: nothing was checked";

@@ -263,7 +263,7 @@ TEST(Tensors, of_two_processes_are_read_by_both_and_written_by_both) {
   if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
     GTEST_SKIP() << "no comm/ucx here: nothing was checked";
   const Folder folder;
-  const uint32_t port = 20000 + (static_cast<uint32_t>(getpid()) + 7919) % 20000;
+  const uint32_t port = free_port();
   std::array<pid_t, 2> ranks{};
   for (int rank : {0, 1}) ranks[static_cast<size_t>(rank)] = reading_process(rank, folder.path(), port);
   for (int rank : {0, 1}) {
