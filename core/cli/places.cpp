@@ -40,10 +40,10 @@ Result<Places> find_places() {
   Places out;
   std::error_code error;
   out.command = fs::read_symlink("/proc/self/exe", error).string();
-  const fs::path bin = fs::path(out.command).parent_path();
-  TENON_TRY(out.helper, first_existing({bin / "tenon-recipe", bin / "../libexec/tenon/tenon-recipe"},
+  const fs::path bin = fs::path(out.command).parent_path(), prefix = bin.parent_path();
+  TENON_TRY(out.helper, first_existing({bin / "tenon-recipe", prefix / "libexec/tenon/tenon-recipe"},
                                        "the recipe helper"));
-  TENON_TRY(out.library, first_existing({bin / "../share/tenon/scripts"}, "the recipes' vocabulary"));
+  TENON_TRY(out.library, first_existing({prefix / "share/tenon/scripts"}, "the recipes' vocabulary"));
   out.registry.directories = split_path(std::getenv("TENON_PLUGIN_PATH"));
   out.registry.log = [](uint32_t level, std::string_view, uint32_t, std::string_view message) {
     std::cerr << (level == TENON_LOG_ERROR  ? "error: "
