@@ -7,7 +7,6 @@
 #include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "cli/files.h"
@@ -22,12 +21,11 @@
 namespace tenon::cli {
 namespace {
 
-// The memory that a rank of a class has for its programs.
+// The memory that each rank of a class has for its programs.
 struct ClassMemory {
   std::string name;
-  std::array<uint64_t, kNumSpaces> spaces{};
-  uint64_t kernels = 0;
-  uint64_t total() const { return std::accumulate(spaces.begin(), spaces.end(), kernels); }
+  RankMemory rank;
+  uint64_t total() const { return rank.total(); }
 };
 
 struct Planned {
@@ -58,9 +56,8 @@ std::string class_name(const Program& program) {
 void add_memory(const Program& program, std::vector<ClassMemory>& classes) {
   const std::string name = class_name(program);
   auto it = std::ranges::find(classes, name, &ClassMemory::name);
-  if (it == classes.end()) it = classes.insert(it, {name});
-  for (size_t i = 0; i < kNumSpaces; ++i) it->spaces[i] = std::max(it->spaces[i], program.space_bytes[i]);
-  it->kernels = std::max(it->kernels, program.kernel_private_bytes);
+  if (it == classes.end()) it = classes.insert(it, {name, {}});
+  it->rank.add(program);
 }
 
 const ClassMemory& largest_of(const std::vector<ClassMemory>& classes) {
@@ -96,7 +93,7 @@ Status check_memory_limit(const Planned& planned, uint64_t memory) {
   std::string parts;
   for (size_t i = 0; i < kNumSpaces; ++i) {
     parts += fmt::format("{}{} {}", i == 0 ? "" : ", ", name_of(static_cast<Space>(i)),
-                         human_bytes(largest.spaces[i]));
+                         human_bytes(largest.rank.spaces[i]));
   }
   const std::string fits = what_would_fit(planned, memory);
   return locate(

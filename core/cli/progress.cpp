@@ -176,13 +176,13 @@ Status Progress::report_overlap(const Session& session) {
 Status Progress::on_start(const Session& session) {
   first_step_ = session.steps_done();
   const int64_t parameters = num_parameters(session.programs().layout());
-  const MemoryReport memory = session.memory();
+  const RankMemory memory = session.memory();
   line(fmt::format("{} parameters in {} tensors, mesh {}, {} tokens per step", parameters,
                    num_tensors(session.programs().layout()), session.train_program().mesh.text(),
                    session.recipe().batch * session.recipe().context));
   line(fmt::format("memory of a rank: {} planned (parameters {}, state {}, arena {})",
-                   human_bytes(memory.total()), human_bytes(memory.params), human_bytes(memory.state),
-                   human_bytes(memory.arena)));
+                   human_bytes(memory.total()), human_bytes(memory.of(Space::param)),
+                   human_bytes(memory.of(Space::state)), human_bytes(memory.of(Space::arena))));
   return record("start", session,
                 {{"parameters", static_cast<double>(parameters)},
                  {"planned_bytes", static_cast<double>(memory.total())}});

@@ -17,9 +17,9 @@ class Executor {
   // Collective. `kernels` with equal keys are shared within the program.
   static Result<std::unique_ptr<Executor>> prepare(const Program& program, RankDevice& device, bool exact);
 
-  // How transfers are waited for: where the plan says, so that work goes on beside them; or each
-  // at once, which shows what they cost. What stages send to each other is waited for as planned in any case,
-  // for the other end may need work of this rank first. The results are the same.
+  // How transfers are waited for: where the plan says, so that work goes on beside them; or each at once,
+  // which shows what they cost. What stages send to each other is waited for as planned in any case, for the
+  // other end may need work of this rank first. The results are the same.
   enum class Waits : uint8_t { planned, at_once };
   // One step. `lr` and `step` reach the optimizer; inputs must be in place. Errors name the instruction.
   // W011 where the device is aborted. `times`, where given, has an entry for each instruction, which is

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "graph/ops.h"
 #include "run/declarations.h"
@@ -57,19 +58,16 @@ Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& pl
   return out;
 }
 
-MemoryReport planned_memory(const Programs& programs, int64_t rank) {
-  std::array<uint64_t, kNumSpaces> most{};
-  MemoryReport out;
-  for (const Compiled* compiled : {&programs.layout(), &programs.eval, &programs.logits}) {
-    const Program& program = compiled->of(rank);
-    for (size_t i = 0; i < kNumSpaces; ++i) most[i] = std::max(most[i], program.space_bytes[i]);
-    out.kernels_private = std::max(out.kernels_private, program.kernel_private_bytes);
-  }
-  const auto of = [&](Space space) { return most[static_cast<size_t>(space)]; };
-  out.params = of(Space::param);
-  out.state = of(Space::state);
-  out.inputs = of(Space::input);
-  out.arena = of(Space::arena);
+void RankMemory::add(const Program& program) {
+  for (size_t i = 0; i < kNumSpaces; ++i) spaces[i] = std::max(spaces[i], program.space_bytes[i]);
+  kernels_private = std::max(kernels_private, program.kernel_private_bytes);
+}
+
+uint64_t RankMemory::total() const { return std::accumulate(spaces.begin(), spaces.end(), kernels_private); }
+
+RankMemory planned_memory(const Programs& programs, int64_t rank) {
+  RankMemory out;
+  for (const Compiled* compiled : programs.all()) out.add(compiled->of(rank));
   return out;
 }
 

@@ -1,8 +1,10 @@
 // From a recipe and its plugins to the programs of a run.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "plan/compile/compile.h"
 #include "run/plugin_set.h"
@@ -16,6 +18,10 @@ struct Programs {
 
   // Those that fix which rank holds what.
   const Compiled& layout() const { return train ? *train : eval; }
+  // One of each kind that there is: layout() first.
+  std::vector<const Compiled*> all() const {
+    return train ? std::vector{&*train, &eval, &logits} : std::vector{&eval, &logits};
+  }
 };
 
 // Everything that compile() needs from a recipe's plugins; pure, needs no device. Options are borrowed
@@ -23,13 +29,16 @@ struct Programs {
 // `mesh`: resolved; that of the options has the axes split that strategies want split.
 Result<CompileOptions> compile_options(const Recipe& recipe, const PluginSet& plugins, const Mesh& mesh);
 
-struct MemoryReport {
-  uint64_t params = 0, state = 0, inputs = 0, arena = 0;  // planned bytes
-  uint64_t kernels_private = 0;                           // declared by the kernels plugin
-  uint64_t total() const { return params + state + inputs + arena + kernels_private; }
+// What a rank needs for its programs, which share it: the most that one of them needs, of each space.
+struct RankMemory {
+  std::array<uint64_t, kNumSpaces> spaces{};  // planned bytes
+  uint64_t kernels_private = 0;               // declared by the kernels plugin
+  void add(const Program& program);
+  uint64_t of(Space space) const { return spaces[static_cast<size_t>(space)]; }
+  uint64_t total() const;
 };
-// What a rank needs, whose programs must be among them: these share its memory.
-MemoryReport planned_memory(const Programs& programs, int64_t rank);
+// Of a rank whose programs are among these.
+RankMemory planned_memory(const Programs& programs, int64_t rank);
 
 // Pure as compile(), and with its errors. `rank`: only what this rank runs is proved and kept, as
 // Compiler::of_rank() does.

@@ -30,6 +30,7 @@ Status Session::open_all() {
               compile_programs(recipe_, plugins_, options_.id.world, options_.training, options_.id.rank));
   }
   TENON_CHECK(check_vocabulary(programs_->eval, feeder_->token_limit()));
+  limits_ = token_limits(programs_->eval);
   TENON_CHECK(peers_.agree("data", feeder_->digest()));
   TENON_CHECK(agree_on_programs());
   TENON_CHECK(open_device(mine(programs_->layout()).mesh));
@@ -48,7 +49,7 @@ Status Session::agree_on_programs() {
   TENON_CHECK(peers_.agree("recipe", sha256_hex(recipe_.document)));
   TENON_CHECK(peers_.agree("set of plugins", sha256_hex(names_of(plugins_))));
   std::string common, own;
-  for (const Compiled* compiled : all_programs()) {
+  for (const Compiled* compiled : programs_->all()) {
     common += interface_hash(*compiled);
     own += program_hash(mine(*compiled));
   }
@@ -60,10 +61,6 @@ Status Session::agree_on_programs() {
   return peers_.agree("program", sha256_hex(own), class_of);
 }
 
-std::array<const Compiled*, 3> Session::all_programs() const {
-  return {&programs_->layout(), &programs_->eval, &programs_->logits};
-}
-
 Result<std::shared_ptr<const Compiled>> Session::train_programs_of_all() const {
   const Compiled& train = *programs_->train;
   if (train.programs.size() == train.classes.size())
@@ -73,16 +70,11 @@ Result<std::shared_ptr<const Compiled>> Session::train_programs_of_all() const {
   return std::make_shared<const Compiled>(std::move(all));
 }
 
-// With memory for the largest of the programs, which share it.
 Status Session::open_device(const Mesh& mesh) {
   if (options_.rendezvous != nullptr) table_ = std::make_unique<run::RendezvousTable>(*options_.rendezvous);
   TENON_TRY(device_, RankDevice::open(plugins_, options_.id, mesh, table_ ? table_->table() : nullptr,
                                       options_.timeout_ns));
-  std::array<uint64_t, kNumSpaces> bytes{};
-  for (const Compiled* compiled : all_programs()) {
-    for (size_t i = 0; i < kNumSpaces; ++i) bytes[i] = std::max(bytes[i], mine(*compiled).space_bytes[i]);
-  }
-  return device_->allocate(bytes);
+  return device_->allocate(memory().spaces);
 }
 
 Status Session::feed(const Program& program, const Fill& fill) {
@@ -141,10 +133,9 @@ Result<StepResult> Session::step(InstrTimes* times) {
 }
 
 Status Session::check(const GivenBatch& batch) const {
-  const TokenLimits limits = token_limits(programs_->layout());
   const int64_t count = recipe_.batch * recipe_.context;
-  TENON_CHECK(check_range("tokens", batch.tokens, count, 0, limits.tokens));
-  return check_range("targets", batch.targets, count, -1, limits.targets);
+  TENON_CHECK(check_range("tokens", batch.tokens, count, 0, limits_.tokens));
+  return check_range("targets", batch.targets, count, -1, limits_.targets);
 }
 
 Result<StepResult> Session::step_on(const GivenBatch& batch) {
@@ -182,9 +173,7 @@ Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
 Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
   const Program& program = mine(programs_->eval);
-  if (sampler_->num_valid() == 0) {
-    return nothing_held_out();
-  }
+  if (sampler_->num_valid() == 0) return nothing_held_out();
   double loss = 0, count = 0;
   const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;
   const int64_t batches = recipe_.eval_batches == 0 ? whole : std::min(recipe_.eval_batches, whole);

@@ -90,7 +90,7 @@ class Session {
   Peers& peers() { return peers_; }
   Feeder& feeder() { return *feeder_; }
   Executor* train_executor() { return train_executor_.get(); }
-  MemoryReport memory() const { return planned_memory(*programs_, options_.id.rank); }
+  RankMemory memory() const { return planned_memory(*programs_, options_.id.rank); }
   Overlap overlap() const { return overlap_.overlap(); }
   // Ends every wait of this rank, and its work between two instructions, for good. [thread-safe]
   void abort();
@@ -105,7 +105,6 @@ class Session {
   Status open_all();
   Status agree_on_programs();
   Status open_device(const Mesh& mesh);
-  std::array<const Compiled*, 3> all_programs() const;
   // This rank's program of a kind.
   const Program& mine(const Compiled& compiled) const { return compiled.of(options_.id.rank); }
   // Fills the inputs of one microbatch of this rank.
@@ -126,6 +125,7 @@ class Session {
   std::unique_ptr<Feeder> feeder_;
   std::optional<Sampler> sampler_;
   std::shared_ptr<const Programs> programs_;
+  TokenLimits limits_;
   std::unique_ptr<RankDevice> device_;
   std::optional<Tensors> tensors_;
   std::unique_ptr<Executor> train_executor_, eval_executor_, logits_executor_;

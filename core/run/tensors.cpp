@@ -1,6 +1,7 @@
 #include "run/tensors.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/hash.h"
 #include "base/rng.h"
@@ -117,11 +118,10 @@ bool Tensors::speaks_for(const TensorInfo& tensor) const {
 }
 
 int64_t Tensors::index_of(const TensorInfo& tensor) const {
-  const auto in = [&](const std::vector<TensorInfo>& list) {
-    return std::ranges::find(list, &tensor, [](const TensorInfo& one) { return &one; }) - list.begin();
-  };
-  const int64_t index = in(params());
-  return index < std::ssize(params()) ? index : index + in(states());
+  const auto& first = params();
+  const std::less_equal<> at_most;  // of pointers into two lists
+  const bool is_param = at_most(first.data(), &tensor) && !at_most(first.data() + first.size(), &tensor);
+  return is_param ? &tensor - first.data() : std::ssize(first) + (&tensor - states().data());
 }
 
 GradientPart gradient_of(const Program& train, const RankDevice& device, const std::string& param) {

@@ -106,9 +106,9 @@ void expect_total_is_the_sum(OneRank& rank) {
   for (uint64_t bytes : spaces) sum += bytes;
   EXPECT_EQ(rank->memory().total(), sum + declared);
   const auto parameters = static_cast<uint64_t>(num_parameters(*rank));
-  EXPECT_GE(rank->memory().params, 4 * parameters);
-  EXPECT_GE(rank->memory().state, 2 * rank->memory().params) << "two moments";
-  EXPECT_LT(rank->memory().params, 4 * parameters + 64 * rank->tensors().params().size())
+  EXPECT_GE(rank->memory().of(Space::param), 4 * parameters);
+  EXPECT_GE(rank->memory().of(Space::state), 2 * rank->memory().of(Space::param)) << "two moments";
+  EXPECT_LT(rank->memory().of(Space::param), 4 * parameters + 64 * rank->tensors().params().size())
       << "no more than alignment";
 }
 
