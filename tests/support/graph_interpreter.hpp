@@ -252,7 +252,7 @@ class MeshInterpreter {
   std::vector<OnRanks> operands(const Op& op, const Rule& rule) const {
     std::vector<OnRanks> out;
     for (size_t i = 0; i < op.in.size(); ++i) {
-      OnRanks& one = out.emplace_back(graph_.value(op.in[i]).placement, values_[op.in[i]]);
+      OnRanks& one = out.emplace_back(OnRanks{graph_.value(op.in[i]).placement, values_[op.in[i]]});
       for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
         if (rule.factors[static_cast<size_t>(rule.inputs[i][d])].kind != Rule::Kind::exchange) continue;
         while (!one.placement.dims[d].empty()) {

@@ -9,10 +9,6 @@
 namespace tenon {
 namespace {
 
-bool all_of(const std::vector<AxisId>& axes, const std::vector<AxisId>& list) {
-  return std::ranges::all_of(axes, [&](AxisId axis) { return std::ranges::count(list, axis) > 0; });
-}
-
 // Leaf by leaf; a leaf of which nothing is known stays so.
 template <class Change>
 Result<Content> each_leaf(const Content& content, Change change) {

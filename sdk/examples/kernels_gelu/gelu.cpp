@@ -1,6 +1,6 @@
 // kernels/gelu - one op and its gradient for the CPU. All other kinds stay with the plugin that a recipe
-// names first:  kernels = { "kernels/cpu", overrides = { gelu = "kernels/gelu", gelu_dgrad = "kernels/gelu" }
-// }
+// names first:
+//   kernels = { "kernels/cpu", overrides = { gelu = "kernels/gelu", gelu_dgrad = "kernels/gelu" } }
 #include <algorithm>
 #include <array>
 #include <cmath>
