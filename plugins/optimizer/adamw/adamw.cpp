@@ -5,36 +5,20 @@
 namespace {
 
 using namespace tenon::optimizer;
-using tenon::sdk::Failure;
 using tenon::sdk::float_option;
 
-constexpr tenon_option_decl kBeta1 =
-    float_option("beta1", "decay of the mean of gradients, below 1", "0.9", 0, 1);
-constexpr tenon_option_decl kBeta2 =
-    float_option("beta2", "decay of the mean of squared gradients, below 1", "0.999", 0, 1);
 constexpr tenon_option_decl kEps = float_option("eps", "added to the denominator", "1e-8", 0);
 constexpr tenon_option_decl kWeightDecay = float_option(
     "weight_decay", "decoupled: each step scales parameters by 1 - lr * weight_decay", "0.01", 0);
 constexpr const tenon_option_decl* kOptions[] = {&kBeta1, &kBeta2, &kEps, &kWeightDecay};
 
-constexpr tenon_slot_decl kExpAvg = slot("exp_avg"), kExpAvgSq = slot("exp_avg_sq");
-constexpr const tenon_slot_decl* kSlots[] = {&kExpAvg, &kExpAvgSq};
-
-double decay_rate(const tenon::sdk::Options& options, const char* key) {
-  const double beta = options.number(key);
-  if (beta < 1.0) return beta;
-  throw Failure(TENON_E_ARGUMENT, std::string(key) + " = 1: must be below 1");
-}
-
 struct AdamW {
-  using Options = AdamWOptions;
+  using Options = MomentOptions;
   template <class T>
   using Constants = AdamWConstants<T>;
 
-  static Options parse(const tenon::sdk::Options& o) {
-    return {decay_rate(o, "beta1"), decay_rate(o, "beta2"), o.number("eps"), o.number("weight_decay")};
-  }
-  static std::span<const tenon_slot_decl* const> slots(const Options&) { return kSlots; }
+  static Options parse(const tenon::sdk::Options& o) { return MomentOptions::parse(o); }
+  static std::span<const tenon_slot_decl* const> slots(const Options&) { return kMomentSlots; }
 
   template <class T>
   static void update(Isa isa, const Options&, const Constants<T>& constants, const tenon_update& u,

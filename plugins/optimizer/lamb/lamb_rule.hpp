@@ -3,40 +3,19 @@
 
 #include <cmath>
 
-#include "tenon_sdk/multi_tensor.hpp"
+#include "tenon_sdk/moments.hpp"
 
 namespace tenon::optimizer {
 
-struct LambOptions {
-  double beta1;
-  double beta2;
-  double eps;
-  double weight_decay;
-};
-
-// The constants of one step. All are computed in double and rounded once.
 template <class T>
-struct LambConstants {
-  T grad_scale;
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
-  T eps;
-  T first_moment;   // 1 / (1 - beta1^t)
-  T second_moment;  // 1 / sqrt(1 - beta2^t)
+struct LambConstants : MomentConstants<T> {
+  T first_moment;  // 1 / (1 - beta1^t)
   T weight_decay;
   double lr;
 
-  LambConstants(const LambOptions& o, const tenon_step_scalars& s)
-      : grad_scale(static_cast<T>(s.grad_scale)),
-        beta1(static_cast<T>(o.beta1)),
-        one_minus_beta1(static_cast<T>(1.0 - o.beta1)),
-        beta2(static_cast<T>(o.beta2)),
-        one_minus_beta2(static_cast<T>(1.0 - o.beta2)),
-        eps(static_cast<T>(o.eps)),
+  LambConstants(const MomentOptions& o, const tenon_step_scalars& s)
+      : MomentConstants<T>(o, s),
         first_moment(static_cast<T>(1.0 / (1.0 - power(o.beta1, s.step)))),
-        second_moment(static_cast<T>(1.0 / std::sqrt(1.0 - power(o.beta2, s.step)))),
         weight_decay(static_cast<T>(o.weight_decay)),
         lr(s.lr) {}
 };
@@ -44,15 +23,12 @@ struct LambConstants {
 // What a step would make of an element's moments, and the direction in which it would move.
 template <class T>
 struct LambMove {
-  T first, second, direction;
+  Moments<T> moments;
+  T direction;
 
-  [[gnu::always_inline]] LambMove(const LambConstants<T>& c, T param, T grad, T exp_avg, T exp_avg_sq) {
-    const T g = grad * c.grad_scale;
-    first = c.beta1 * exp_avg + c.one_minus_beta1 * g;
-    second = c.beta2 * exp_avg_sq + c.one_minus_beta2 * (g * g);
-    direction =
-        first * c.first_moment / (std::sqrt(second) * c.second_moment + c.eps) + c.weight_decay * param;
-  }
+  [[gnu::always_inline]] LambMove(const LambConstants<T>& c, T param, T grad, T exp_avg, T exp_avg_sq)
+      : moments(c, grad, exp_avg, exp_avg_sq),
+        direction(moments.first * c.first_moment / moments.root(c) + c.weight_decay * param) {}
 };
 
 // Squares of the parameter and of its direction, added up in f64.
@@ -104,8 +80,8 @@ struct LambRule {
     T* __restrict v = exp_avg_sq;
     for (uint64_t i = 0; i < count; ++i) {
       const LambMove<T> move(c, p[i], dp[i], m[i], v[i]);
-      m[i] = move.first;
-      v[i] = move.second;
+      m[i] = move.moments.first;
+      v[i] = move.moments.second;
       p[i] = p[i] - scale * move.direction;
     }
   }
