@@ -1,12 +1,11 @@
 // A call is ended from another thread.
-#include <sys/wait.h>
+
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <thread>
 
-#include "support.h"
+#include "processes.h"
 
 namespace tenon::test {
 namespace {
@@ -194,67 +193,48 @@ TEST(Abort, at_any_moment_is_told_once_and_hangs_nobody) {
 // -- processes ----------------------------------------------------------------------------------------
 
 // Rank `aborting` of two waits for the other in a step, which that has not begun, or in a save, and is
-// aborted; then the other begins its step. Exit code 0: the first got E031 at once, the other an error, and
-// both could be closed.
-pid_t aborting_process(int rank, int aborting, bool saves, const Folder& folder, uint32_t port) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  const auto body = [&]() -> std::string {
-    const std::array<uint8_t, 32> secret{7, 8, 9};
-    tenon_run_options options = run_options();
-    options.rank = rank;
-    options.world = 2;
-    options.port = port;
-    options.secret = secret.data();
-    options.timeout_ns = 300'000'000'000;
-    const Context context;
-    OpenRun run(context, tiny("fast", "comm/ucx"), folder.path(), options);
-    if (run.opened().code != TENON_OK) return run.opened().text;
-    if (run.step().code != TENON_OK) return "no first step";
-    if (rank != aborting) {
-      while (!fs::exists(folder / "aborted")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      if (saves) _exit(0);  // a save, or closing, would wait as for a process that has died
-      const auto start = Clock::now();
-      const Outcome step = run.step();
-      if (step.code >= 0 || step.code == TENON_E_STATE) return "the peer's step: " + step.text;
-      std::printf("the peer, after %.1f ms: %s\n", 1e3 * seconds_since(start), step.text.c_str());
-      return seconds_since(start) < 100 ? "" : "the peer waited too long";
-    }
-    const Ended end = ended(run, std::chrono::milliseconds(300),
-                            [&] { return saves ? run.save(folder / "out") : run.step(); });
-    std::ofstream(folder / "aborted") << "";
-    std::printf("rank %d: ended within %.1f ms\n", rank, 1e3 * end.seconds);
-    if (end.call.code != TENON_E_ABORTED || !has(end.call.text, "error[E031]"))
-      return "no E031: " + end.call.text;
-    if (end.seconds > 20) return "it waited for the peer";
-    const Outcome resumed = run.resume(folder / "out");
-    return has(resumed.text, "close the run, open another") ? "" : "resuming: " + resumed.text;
-  };
-  const std::string wrong = body();
-  std::fflush(stdout);
-  std::ofstream(folder / ("said" + std::to_string(rank))) << wrong;
-  _exit(wrong.empty() ? 0 : 1);
+// aborted; then the other begins its step. The first is to get E031 at once, the other an error, and both can
+// be closed. Returns what went wrong.
+std::string abort_it(const Folder& folder, bool saves, const tenon_run_options& options) {
+  const Context context;
+  OpenRun run(context, tiny("fast", "comm/ucx"), folder.path(), options);
+  if (run.opened().code != TENON_OK) return run.opened().text;
+  if (run.step().code != TENON_OK) return "no first step";
+  const Ended end = ended(run, std::chrono::milliseconds(300),
+                          [&] { return saves ? run.save(folder / "out") : run.step(); });
+  std::ofstream(folder / "aborted") << "";
+  std::printf("rank %d: ended within %.1f ms\n", options.rank, 1e3 * end.seconds);
+  if (end.call.code != TENON_E_ABORTED || !has(end.call.text, "error[E031]"))
+    return "no E031: " + end.call.text;
+  if (end.seconds > 20) return "it waited for the peer";
+  const Outcome resumed = run.resume(folder / "out");
+  return has(resumed.text, "close the run, open another") ? "" : "resuming: " + resumed.text;
+}
+
+std::string come_too_late(const Folder& folder, bool saves, const tenon_run_options& options) {
+  const Context context;
+  OpenRun run(context, tiny("fast", "comm/ucx"), folder.path(), options);
+  if (run.opened().code != TENON_OK) return run.opened().text;
+  if (run.step().code != TENON_OK) return "no first step";
+  while (!fs::exists(folder / "aborted")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (saves) _exit(0);  // a save, or closing, would wait as for a process that has died
+  const auto start = Clock::now();
+  const Outcome step = run.step();
+  if (step.code >= 0 || step.code == TENON_E_STATE) return "the peer's step: " + step.text;
+  std::printf("the peer, after %.1f ms: %s\n", 1e3 * seconds_since(start), step.text.c_str());
+  return seconds_since(start) < 100 ? "" : "the peer waited too long";
 }
 
 TEST(Abort, in_one_of_two_processes_ends_its_wait_and_its_peer_is_told) {
-  if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
-    GTEST_SKIP() << "no comm/ucx here: nothing was checked";
+  if (!have_ucx()) GTEST_SKIP() << "no comm/ucx here: nothing was checked";
   for (const bool saves : {false, true}) {
     for (const int aborting : {0, 1}) {
       SCOPED_TRACE("rank " + std::to_string(aborting) + " aborts " + (saves ? "a save" : "a step"));
       const Folder folder;
-      std::fflush(stdout);
-      const uint32_t port = free_port();
-      std::array<pid_t, 2> ranks{};
-      for (int rank : {0, 1})
-        ranks[static_cast<size_t>(rank)] = aborting_process(rank, aborting, saves, folder, port);
-      for (int rank : {0, 1}) {
-        int status = 0;
-        waitpid(ranks[static_cast<size_t>(rank)], &status, 0);
-        std::stringstream said;
-        said << std::ifstream(folder / ("said" + std::to_string(rank))).rdbuf();
-        EXPECT_EQ(status, 0) << "rank " << rank << ": " << said.str();
-      }
+      expect_of_two_processes(folder, [&](int rank, tenon_run_options options) {
+        options.timeout_ns = 300'000'000'000;
+        return rank == aborting ? abort_it(folder, saves, options) : come_too_late(folder, saves, options);
+      });
     }
   }
 }

@@ -1,10 +1,8 @@
 // Several ranks: as threads of this process, and as processes that the host started.
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 
-#include "support.h"
+#include "processes.h"
 
 namespace tenon::test {
 namespace {
@@ -112,58 +110,26 @@ TEST(Ranks, logits_and_evaluation_work_on_two_ranks_as_on_one) {
   EXPECT_TRUE(same_bits(evals[0], evals[1]));
 }
 
-// A process of its own, which must not run the tests' exit code.
-pid_t rank_process(const std::string& root, int rank, uint32_t port, const std::string& out) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  int status = 1;
-  {
-    const std::array<uint8_t, 32> secret{1, 2, 3};
-    tenon_run_options options = run_options();
-    options.rank = rank;
-    options.world = 2;
-    options.port = port;
-    options.secret = secret.data();
-    options.timeout_ns = 60'000'000'000;
-    const Context context;
-    OpenRun run(context, tiny("exact", "comm/ucx"), root, options);
-    std::ofstream file(out);
-    if (run.opened().code == TENON_OK) {
-      const std::vector<double> losses = run.losses(4);
-      file.write(reinterpret_cast<const char*>(losses.data()),
-                 static_cast<std::streamsize>(losses.size() * 8));
-      const Outcome saved = run.save(root + "/out");
-      status = saved.code == TENON_OK ? 0 : 3;
-      file << saved.text;
-    } else {
-      file << run.opened().text;
-    }
-  }
-  _exit(status);
-}
-
 TEST(Ranks, two_processes_are_one_bit_for_bit) {
-  if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
-    GTEST_SKIP() << "no comm/ucx here: nothing was checked";
+  if (!have_ucx()) GTEST_SKIP() << "no comm/ucx here: nothing was checked";
   const Folder folder;
-  const uint32_t port = free_port();
-  std::array<pid_t, 2> ranks{};
-  for (int rank : {0, 1})
-    ranks[static_cast<size_t>(rank)] = rank_process(folder.path(), rank, port, folder / std::to_string(rank));
-  for (int rank : {0, 1}) {
-    int status = 0;
-    waitpid(ranks[static_cast<size_t>(rank)], &status, 0);
-    std::stringstream said;
-    said << std::ifstream(folder / std::to_string(rank)).rdbuf();
-    ASSERT_EQ(status, 0) << "rank " << rank << ": " << said.str();
-    ASSERT_EQ(said.str().size(), 32u);
-  }
+  expect_of_two_processes(folder, [&](int rank, const tenon_run_options& options) {
+    const Context context;
+    OpenRun run(context, tiny("exact", "comm/ucx"), folder.path(), options);
+    if (run.opened().code != TENON_OK) return run.opened().text;
+    const std::vector<double> losses = run.losses(4);
+    std::ofstream(folder / ("losses" + std::to_string(rank)))
+        .write(reinterpret_cast<const char*>(losses.data()), 32);
+    return run.save(folder / "out").text;
+  });
   const Context context;
   OpenRun one(context, tiny("exact"), folder.path());
   const std::vector<double> expected = one.losses(4);
-  std::vector<double> losses(4);
-  std::ifstream(folder / "1").read(reinterpret_cast<char*>(losses.data()), 32);
-  expect_same_bits(losses, expected);
+  for (const char* file : {"losses0", "losses1"}) {
+    std::vector<double> losses(4);
+    std::ifstream(folder / file).read(reinterpret_cast<char*>(losses.data()), 32);
+    expect_same_bits(losses, expected);
+  }
   EXPECT_EQ(one.resume(folder / "out").code, TENON_OK);
 }
 

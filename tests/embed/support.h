@@ -1,10 +1,7 @@
 // Contexts, runs and small recipes for the tests of libtenon.so.
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -257,19 +254,6 @@ inline void expect_same_bits(const std::vector<double>& a, const std::vector<dou
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     EXPECT_TRUE(same_bits(a[i], b[i])) << "step " << i + 1 << ": " << a[i] << " and " << b[i];
-}
-
-// Of the loopback, on which nobody listens now.
-inline uint32_t free_port() {
-  const int one = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(one, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(one, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(one);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace tenon::test

@@ -1,12 +1,10 @@
 // Tensors read and written whole, whatever the mesh.
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "combination.hpp"
-#include "support.h"
+#include "processes.h"
 
 namespace tenon::test {
 namespace {
@@ -208,71 +206,46 @@ Json sharded() {
   return recipe;
 }
 
-tenon_run_options options_of(int rank, uint32_t port, const std::array<uint8_t, 32>& secret) {
-  tenon_run_options out = run_options();
-  out.rank = rank;
-  out.world = 2;
-  out.port = port;
-  out.secret = secret.data();
-  out.timeout_ns = 60'000'000'000;
-  return out;
-}
+// What one of two processes does; the number of the line that went wrong, or 0.
+int read_and_write(int rank, const std::string& root, const tenon_run_options& options) {
+  const Context context;
+  OpenRun run(context, sharded(), root, options);
+  if (run.opened().code != TENON_OK) return __LINE__;
+  OpenRun one(context, tiny("exact"), root);
+  if (run.names() != one.names() || run.read_all() != one.read_all()) return __LINE__;
+  one.losses(2);
+  run.losses(1);
+  if (run.read_all() == one.read_all()) return __LINE__;
+  run.losses(1);
+  const auto all = one.read_all();
+  if (run.read_all() != all) return __LINE__;  // exact: as on one rank
 
-// One of two processes; its exit code is the number of the line that went wrong, or 0.
-pid_t reading_process(int rank, const std::string& root, uint32_t port) {
-  const pid_t pid = fork();
-  if (pid != 0) return pid;
-  const auto body = [&]() -> int {
-    const std::array<uint8_t, 32> secret{4, 5, 6};
-    const Context context;
-    OpenRun run(context, sharded(), root, options_of(rank, port, secret));
-    if (run.opened().code != TENON_OK) return __LINE__;
-    OpenRun one(context, tiny("exact"), root);
-    if (run.names() != one.names() || run.read_all() != one.read_all()) return __LINE__;
-    one.losses(2);
-    run.losses(1);
-    if (run.read_all() == one.read_all()) return __LINE__;
-    run.losses(1);
-    const auto all = one.read_all();
-    if (run.read_all() != all) return __LINE__;  // exact: as on one rank
+  // Different values, names and calls are told to both, and nothing has changed.
+  std::string bytes(run.tensor("wpe.weight").bytes, static_cast<char>('a' + rank));
+  const Outcome differ = run.write("wpe.weight", bytes);
+  if (differ.code != TENON_E_STATE || !has(differ.text, "error[E030]")) return __LINE__;
+  if (run.read(rank == 0 ? "wpe.weight" : "wte.weight", bytes).code != TENON_E_STATE) return __LINE__;
+  if (run.read_all() != all) return __LINE__;
 
-    // Different values, names and calls are told to both, and nothing has changed.
-    std::string bytes(run.tensor("wpe.weight").bytes, static_cast<char>('a' + rank));
-    const Outcome differ = run.write("wpe.weight", bytes);
-    if (differ.code != TENON_E_STATE || !has(differ.text, "error[E030]")) return __LINE__;
-    if (run.read(rank == 0 ? "wpe.weight" : "wte.weight", bytes).code != TENON_E_STATE) return __LINE__;
-    if (run.read_all() != all) return __LINE__;
-
-    OpenRun other(context, tiny("exact"), root);
-    if (tenon_run_set_lr(other.get(), std::array{0.5}.data(), nullptr) != TENON_OK) return __LINE__;
-    other.losses(2);
-    if (other.read_all() == all) return __LINE__;
-    run.write_all(other.read_all());
-    if (tenon_run_set_lr(other.get(), nullptr, nullptr) != TENON_OK) return __LINE__;
-    const auto mine = run.losses(2), its = other.losses(2);
-    if (!same_bits(mine[0], its[0]) || !same_bits(mine[1], its[1])) return __LINE__;
-    if (run.read_all() != other.read_all()) return __LINE__;
-    return 0;
-  };
-  const int line = body();
-  if (line != 0) std::ofstream(root + "/line" + std::to_string(rank)) << line;
-  _exit(line == 0 ? 0 : 1);
+  OpenRun other(context, tiny("exact"), root);
+  if (tenon_run_set_lr(other.get(), std::array{0.5}.data(), nullptr) != TENON_OK) return __LINE__;
+  other.losses(2);
+  if (other.read_all() == all) return __LINE__;
+  run.write_all(other.read_all());
+  if (tenon_run_set_lr(other.get(), nullptr, nullptr) != TENON_OK) return __LINE__;
+  const auto mine = run.losses(2), its = other.losses(2);
+  if (!same_bits(mine[0], its[0]) || !same_bits(mine[1], its[1])) return __LINE__;
+  if (run.read_all() != other.read_all()) return __LINE__;
+  return 0;
 }
 
 TEST(Tensors, of_two_processes_are_read_by_both_and_written_by_both) {
-  if (!fs::exists(std::string(TENON_PLUGIN_DIR) + "/libtenon-comm-ucx.so"))
-    GTEST_SKIP() << "no comm/ucx here: nothing was checked";
+  if (!have_ucx()) GTEST_SKIP() << "no comm/ucx here: nothing was checked";
   const Folder folder;
-  const uint32_t port = free_port();
-  std::array<pid_t, 2> ranks{};
-  for (int rank : {0, 1}) ranks[static_cast<size_t>(rank)] = reading_process(rank, folder.path(), port);
-  for (int rank : {0, 1}) {
-    int status = 0;
-    waitpid(ranks[static_cast<size_t>(rank)], &status, 0);
-    std::stringstream line;
-    line << std::ifstream(folder / ("line" + std::to_string(rank))).rdbuf();
-    EXPECT_EQ(status, 0) << "rank " << rank << ", tensors_test.cpp:" << line.str();
-  }
+  expect_of_two_processes(folder, [&](int rank, const tenon_run_options& options) {
+    const int line = read_and_write(rank, folder.path(), options);
+    return line == 0 ? "" : "tensors_test.cpp:" + std::to_string(line);
+  });
 }
 
 }  // namespace
