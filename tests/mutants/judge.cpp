@@ -12,8 +12,8 @@ namespace tenon::mutants {
 namespace {
 
 // The one place that asks the checks.
-Status check(const Compiled& sound, const std::vector<Program>& changed) {
-  const auto report = verify(changed, *sound.reference);
+Status check(const Compiled& sound, const Reference& reference, const std::vector<Program>& changed) {
+  const auto report = verify(changed, reference);
   return report.ok() ? check_alike(interfaces_of(changed), sound.classes) : Status(report.error());
 }
 
@@ -101,7 +101,12 @@ std::string apply(const Mutant& mutant, const Subject& subject, std::vector<Prog
 }
 
 Judge::Judge(Subject& subject, volatile Stage& stage) : subject_(subject), stage_(stage) {
-  for (Part part : kParts) programs_[static_cast<size_t>(part)] = subject.compiled(part).programs;
+  for (Part part : kParts) {
+    const Compiled& sound = subject.compiled(part);
+    programs_[static_cast<size_t>(part)] = sound.programs;
+    Reference& reference = without_needs_.emplace_back(*sound.reference);
+    reference.workspaces.reset();
+  }
 }
 
 const Sites& Judge::sites(const Mutant& mutant) {
@@ -124,11 +129,16 @@ void Judge::judge(const Mutant& mutant, uint64_t seed, Judgement& out) {
   note(out.what, fmt::format("class {}, {}", mutant.program, what));
   stage_ = Stage::checking;
   try {
-    if (const Status status = check(sound, programs); !status.ok()) {
+    const auto refused = [&](const Reference& reference, const char* by) {
+      const Status status = check(sound, reference, programs);
+      if (status.ok()) return false;
       out.verdict = Verdict::refused;
-      note(out.code, status.error().code);
+      note(out.code, by != nullptr ? by : status.error().code);
+      return true;
+    };
+    if (refused(without_needs_[static_cast<size_t>(mutant.part)], nullptr) ||
+        refused(*sound.reference, "needs"))
       return;
-    }
   } catch (const std::exception& thrown) {
     out.verdict = Verdict::crashed_checks;
     note(out.differs, thrown.what());

@@ -26,7 +26,7 @@ bool survives(Verdict verdict);
 // Fits in memory that processes share.
 struct Judgement {
   Verdict verdict = Verdict::none;
-  char code[8] = {};       // refused: the error's, or "plugin"
+  char code[8] = {};       // refused: the error's; "needs": for what kernels need alone; or "plugin"
   char what[128] = {};     // was changed
   char differs[128] = {};  // survivors: the first result that does
 };
@@ -53,6 +53,9 @@ class Judge {
   Subject& subject_;
   volatile Stage& stage_;
   std::array<std::vector<Program>, std::size(kParts)> programs_;  // of each part; sound between two mutants
+  // Of each part, as if the kernels plugin had been asked for whatever kernel there is, and needed no memory:
+  // fingerprints are to refuse without its help.
+  std::vector<Reference> without_needs_;
   std::map<std::tuple<Part, size_t, size_t>, Sites> sites_;
 };
 

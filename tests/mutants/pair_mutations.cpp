@@ -123,13 +123,15 @@ std::vector<Ends> like(const Programs& programs, const std::vector<Ends>& all, s
   return out;
 }
 
-// What two transfers between the same classes send, exchanged; `both`: where it is received too.
-template <bool both>
+// What two transfers between the same classes send, exchanged; `both`: where it is received too; `reasons`:
+// with the reasons, which tell what crosses.
+template <bool both, bool reasons>
 std::string exchange(Programs& programs, const Ends& first, const Ends& second) {
   const std::string where = called(programs, first) + " with " + called(programs, second);
   for (size_t e = 0; e < first.size(); ++e) {
     Instr &a = instr_at(programs, first[e]), &b = instr_at(programs, second[e]);
     std::swap(a.microbatch, b.microbatch);
+    if (reasons) std::swap(a.why, b.why);
     if (transfer_of(a) == TransferKind::send)
       std::swap(a.in, b.in);
     else if (both)
@@ -141,7 +143,7 @@ std::string exchange(Programs& programs, const Ends& first, const Ends& second) 
   return where + ": exchanged";
 }
 
-template <bool both>
+template <bool both, bool reasons>
 Sites exchanged(const Programs& programs, size_t which) {
   Sites out;
   if (which != 0 || programs.size() < 2) return out;
@@ -150,7 +152,7 @@ Sites exchanged(const Programs& programs, size_t which) {
     const std::vector<Ends> others = like(programs, all, i);
     if (others.empty()) continue;
     out.push_back({others.size(), {}, [first = all[i], others](Programs& changed, size_t way) {
-                     return exchange<both>(changed, first, others[way]);
+                     return exchange<both, reasons>(changed, first, others[way]);
                    }});
   }
   return out;
@@ -265,8 +267,10 @@ constexpr Mutation kMutations[] = {
     {"Program.instrs", "a transfer left out at all ends, planned anew", left_out<true>},
     {"Program.instrs", "a transfer repeated at all ends", repeated<false>},
     {"Program.instrs", "a transfer repeated at all ends, planned anew", repeated<true>},
-    {"Program.instrs", "two transfers exchanged at both ends", exchanged<true>},
-    {"Instr.in", "two transfers exchanged where sent, and what receives claim", exchanged<false>},
+    {"Program.instrs", "two transfers exchanged at both ends", exchanged<true, false>},
+    {"Program.instrs", "two transfers exchanged at both ends, with their reasons", exchanged<true, true>},
+    {"Instr.in", "two transfers exchanged where sent, and what receives claim", exchanged<false, false>},
+    {"Instr.why", "two transfers exchanged where sent, with all that receives claim", exchanged<false, true>},
     {"Instr.in", "another sent, and claimed where received", other_values},
     {"Instr.in", "that of another microbatch sent, and claimed where received", other_microbatches},
     {"Instr.microbatch", "another at all ends", numbers<&Instr::microbatch>},
