@@ -12,21 +12,22 @@
 // the dispositions of all signals are put back behind that, so set none on another thread meanwhile.
 // Once loaded, the library and plugins stay until the process ends. Fork only to exec.
 //
-// Threads: every function but tenon_run_abort is [any-thread]: call from any thread, but serialise the calls
-// on one run (TENON_E_STATE, E028, where another thread is in one, or the log calls back), and tenon_open,
-// tenon_close, tenon_check and the opening and closing of runs on one context. Calls on different runs may
-// overlap. A run computes on threads of its own, in the default floating-point environment, whatever
-// the caller's; a call returns when they are done. What opens or checks a recipe needs 192 KiB of the
-// caller's stack (TENON_E_MEMORY, E029). The log is called on threads that are inside a call
-// on its context, one line at a time, never later; it must not call this library, and must not throw.
+// Threads: tenon_run_abort and tenon_version are [thread-safe]: call them beside any other. All others are
+// [any-thread]: call from any thread, but serialise the calls on one run (TENON_E_STATE, E028, where another
+// thread is in one, or the log calls back), and tenon_open, tenon_close, tenon_check and the opening and
+// closing of runs on one context. Calls on different runs may overlap. A run computes on threads of its own,
+// in the default floating-point environment, whatever the caller's; a call returns when they are done. What
+// opens or checks a recipe needs 192 KiB of the caller's stack (TENON_E_MEMORY, E029). The log is called on
+// threads that are inside a call on its context, one line at a time, never later; it must not call this
+// library, and must not throw.
 //
 // Errors: a negative tenon_code, and the text in `error` (may be NULL): "error[<code>]: <what>", the place,
 // the fix. Text that does not fit is cut, and then goes to the log in full. On error the outputs are
 // untouched. A NULL where none is allowed: TENON_E_ARGUMENT. Pointers that go in are borrowed for the
 // call, strings are UTF-8 and NUL-terminated. Structs: set struct_size to their sizeof before the call, of
-// those that come out too, tenon_error among them. A program and a library of different minors understand
-// each other: fields of options that the program does not know are as if zero, of results as many are filled
-// as both know, and the rest is zeroed.
+// those that come out too, tenon_error among them, without whose size no call begins (TENON_E_ARGUMENT). A
+// program and a library of different minors understand each other: fields of options that the program does
+// not know are as if zero, of results as many are filled as both know, and the rest is zeroed.
 //
 // Processes: where the ranks of a run are processes, every call on it but tenon_run_info, the three that look
 // at tensors and tenon_run_abort is collective: all make the same calls in the same order, with equal
@@ -163,7 +164,7 @@ TENON_API tenon_code tenon_run_step_on(tenon_run* run, const tenon_batch* batch,
 // The learning rate of all steps from now on, until it is set again; NULL: that of the recipe's schedule for
 // the step, as before. It is the host's and not the run's: no checkpoint holds it, resuming leaves it. The
 // optimizer's groups scale it as they do the recipe's. TENON_E_ARGUMENT where `*lr` is negative or not
-// finite. [any-thread]
+// finite; then, as where processes pass another one (E030), the rate stays. [any-thread]
 TENON_API tenon_code tenon_run_set_lr(tenon_run* run, const double* lr, tenon_error* error);
 
 // Ends the call that is in progress on this run: at the next instruction of each of its ranks, or in a wait

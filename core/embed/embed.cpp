@@ -115,11 +115,18 @@ class DefaultFloats {
   fenv_t before_;
 };
 
-// `call` gives Result<tenon_code>. `log` may be NULL.
+// `call` gives Result<tenon_code>. `log` may be NULL. Of an error nobody has set the size of nothing can be
+// written: the call is not begun, and only the log says why.
 template <class Call>
 tenon_code guarded(const std::shared_ptr<LogQueue>& log, tenon_error* error, const Call& call) noexcept {
   const DefaultFloats floats;
   try {
+    if (const Status sized = check_size("tenon_error", error); !sized.ok()) {
+      if (log == nullptr) return TENON_E_ARGUMENT;
+      log->push(TENON_LOG_ERROR, "libtenon", 0, sized.error().text());
+      log->deliver();
+      return TENON_E_ARGUMENT;
+    }
     const Result<tenon_code> result = call();
     tenon_code code = result.ok() ? *result : to_abi(result.error(), error);
     if (log == nullptr) return code;
@@ -145,20 +152,32 @@ std::shared_ptr<LogQueue> log_of(const tenon_run* run) {
   return run == nullptr ? nullptr : run->it->context().shared_log();
 }
 
+// Whether this call may begin, which is the only one on the run until leave().
+bool enter(const tenon_run* run) {
+  return run == nullptr || !run->busy.exchange(true, std::memory_order_acquire);
+}
+void leave(const tenon_run* run) {
+  if (run != nullptr) run->busy.store(false, std::memory_order_release);
+}
+
+// The log is that of the call which has not ended.
+tenon_code not_alone(const char* function, tenon_error* error) noexcept {
+  return guarded(nullptr, error, [&]() -> Result<tenon_code> {
+    return Error{"E028", std::string(function) + ": another call on this run has not ended", "",
+                 "serialise the calls on a run", TENON_E_STATE};
+  });
+}
+
 // A call on a run, which one thread makes at a time. `call` gives Result<tenon_code>.
 template <class Call>
 tenon_code guarded_run(const tenon_run* run, const char* function, tenon_error* error,
                        const Call& call) noexcept {
-  if (run != nullptr && run->busy.exchange(true, std::memory_order_acquire)) {
-    return to_abi(Error{"E028", std::string(function) + ": another call on this run has not ended", "",
-                        "serialise the calls on a run", TENON_E_STATE},
-                  error);
-  }
+  if (!enter(run)) return not_alone(function, error);
   const tenon_code code = guarded(log_of(run), error, [&]() -> Result<tenon_code> {
     TENON_CHECK(need(function, {{"run", run}}));
     return call();
   });
-  if (run != nullptr) run->busy.store(false, std::memory_order_release);
+  leave(run);
   return code;
 }
 
@@ -334,18 +353,16 @@ tenon_code tenon_check_json(tenon_context* context, const char* text, uint64_t s
 
 tenon_code tenon_run_close(tenon_run* run, tenon_error* error) {
   if (run == nullptr) return TENON_OK;
-  const std::shared_ptr<LogQueue> log = log_of(run);
-  const tenon_code code = guarded_run(run, "tenon_run_close", error, [&]() -> Result<tenon_code> {
+  if (!enter(run)) return not_alone("tenon_run_close", error);
+  const tenon_code code = guarded(log_of(run), error, [&]() -> Result<tenon_code> {
     TENON_CHECK(run->it->may_close());
-    return TENON_OK;
-  });
-  if (code < 0) return code;
-  return guarded(log, error, [&]() -> Result<tenon_code> {
     Context& context = run->it->context();
-    delete run;
+    delete run;  // with nobody let in before
     --context.open_runs;
     return TENON_OK;
   });
+  if (code < 0) leave(run);
+  return code;
 }
 
 tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error) {
@@ -377,7 +394,7 @@ tenon_code tenon_run_set_lr(tenon_run* run, const double* lr, tenon_error* error
     if (lr != nullptr && !(std::isfinite(*lr) && *lr >= 0))
       return bad_argument("tenon_run_set_lr: the learning rate is " + std::to_string(*lr),
                           "0 or more; NULL: that of the recipe");
-    run->it->set_lr(lr == nullptr ? std::optional<double>() : *lr);
+    TENON_CHECK(run->it->set_lr(lr == nullptr ? std::optional<double>() : *lr));
     return TENON_OK;
   });
 }

@@ -293,11 +293,19 @@ Result<std::optional<StepResult>> Run::step_on(const GivenBatch& batch) {
   return std::optional<StepResult>(done);
 }
 
-void Run::set_lr(std::optional<double> lr) {
+Status Run::set_lr(std::optional<double> lr) {
+  if (has_peers()) {
+    TENON_CHECK(usable("setting the learning rate"));
+    const std::array<double, 1> passed{lr.value_or(-1)};  // which is none that can be set
+    TENON_CHECK(on_ranks<void>(tensors_survive, [&](Rank& r) {
+      return agree(r, "tenon_run_set_lr", {std::as_bytes(std::span(passed))});
+    }));
+  }
   lr_ = lr;
   for (Rank& rank : ranks_) {
     if (rank.session != nullptr) rank.session->set_lr(lr);
   }
+  return {};
 }
 
 Result<EvalResult> Run::evaluate() {

@@ -71,7 +71,7 @@ class Run {
   // The batch is of as many samples and tokens as the recipe's.
   Result<std::optional<StepResult>> step_on(const GivenBatch& batch);
   // None: as the recipe says.
-  void set_lr(std::optional<double> lr);
+  Status set_lr(std::optional<double> lr);
   // Ends the call that is in progress, else the next. [thread-safe]
   void abort();
   Result<EvalResult> evaluate();

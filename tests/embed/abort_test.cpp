@@ -69,10 +69,11 @@ TEST(Abort, ends_a_step_long_before_its_end) {
   for (const int ranks : {1, 2, 4}) {
     OpenRun run(context, slow(ranks, kMicrobatches), folder.path());
     ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
-    const Ended end = ended(run, std::chrono::milliseconds(500), [&] { return run.step(); });
+    const double whole = result.seconds * kMicrobatches / ranks;  // had each rank a core of its own
+    const std::chrono::milliseconds after(static_cast<int64_t>(std::min(500.0, 1e3 * whole / 4)));
+    const Ended end = ended(run, after, [&] { return run.step(); });
     expect_aborted(end.call);
     EXPECT_TRUE(has(end.call.text, "train program, instruction ")) << end.call.text;
-    const double whole = result.seconds * kMicrobatches / ranks;  // had each rank a core of its own
     std::printf("%d ranks: ended within %.1f ms of a step of %.0f s\n", ranks, 1e3 * end.seconds, whole);
     EXPECT_LT(end.seconds, whole / 4);
     EXPECT_EQ(run.info().steps_done, 0);
@@ -168,7 +169,7 @@ TEST(Abort, at_any_moment_is_told_once_and_hangs_nobody) {
   OpenRun run(context, recipe, folder.path());
   ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
   ASSERT_EQ(run.save(folder / "out").code, TENON_OK);
-  double longest = 0;
+  std::vector<double> seconds;
   for (int round = 0; round < 40; ++round) {
     Clock::time_point asked;
     std::thread other([&] {
@@ -181,13 +182,15 @@ TEST(Abort, at_any_moment_is_told_once_and_hangs_nobody) {
     const auto returned = Clock::now();
     other.join();
     expect_aborted(end);
-    longest = std::max(longest, std::chrono::duration<double>(returned - asked).count());
+    seconds.push_back(std::chrono::duration<double>(returned - asked).count());
     if (run.step().code != TENON_OK) {
       ASSERT_EQ(run.resume(folder / "out").code, TENON_OK);
     }
     EXPECT_EQ(run.step().code, TENON_OK);
   }
-  std::printf("40 times: ended within %.1f ms\n", 1e3 * longest);
+  std::ranges::sort(seconds);
+  std::printf("40 times: ended within %.1f ms, half of them within %.1f ms\n", 1e3 * seconds.back(),
+              1e3 * seconds[20]);
 }
 
 // -- processes ----------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 // What the library says when it is used wrongly.
+#include <array>
+
 #include "support.h"
 
 namespace tenon::test {
@@ -67,6 +69,32 @@ TEST(Errors, a_struct_without_its_size_is_refused) {
                  "tenon_options.struct_size is 0\n  fix: set it to sizeof(tenon_options) before the call");
   tenon_step_result result{};
   expect_refused(run.step(&result), TENON_E_ARGUMENT, "tenon_step_result.struct_size is 0");
+  EXPECT_EQ(run.info().steps_done, 0);
+}
+
+// Nothing is written to it, wherever it ends; the log says why.
+TEST(Errors, an_error_without_its_size_lets_no_call_begin) {
+  std::string logged;
+  tenon_options options{};
+  options.struct_size = sizeof options;
+  options.log_user = &logged;
+  options.log = [](void* user, uint32_t, const char*, uint32_t, const char* message) {
+    *static_cast<std::string*>(user) += message;
+  };
+  const Folder folder;
+  const Context context(&options);
+  OpenRun run(context, tiny(), folder.path());
+  for (const uint32_t size : {0u, 7u, 4097u, 0xa5a5a5a5u}) {
+    std::array<unsigned char, sizeof(tenon_error)> before{}, after{};
+    before.fill(0xa5);
+    std::memcpy(before.data(), &size, sizeof size);
+    after = before;
+    logged.clear();
+    EXPECT_EQ(tenon_run_step(run.get(), nullptr, reinterpret_cast<tenon_error*>(after.data())),
+              TENON_E_ARGUMENT);
+    EXPECT_EQ(after, before);
+    EXPECT_TRUE(has(logged, "tenon_error.struct_size is " + std::to_string(size))) << logged;
+  }
   EXPECT_EQ(run.info().steps_done, 0);
 }
 

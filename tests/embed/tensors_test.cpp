@@ -225,6 +225,10 @@ int read_and_write(int rank, const std::string& root, const tenon_run_options& o
   const Outcome differ = run.write("wpe.weight", bytes);
   if (differ.code != TENON_E_STATE || !has(differ.text, "error[E030]")) return __LINE__;
   if (run.read(rank == 0 ? "wpe.weight" : "wte.weight", bytes).code != TENON_E_STATE) return __LINE__;
+  const std::array<double, 2> rates{0.01, 0.02};
+  const Outcome lr = outcome_of(
+      [&](tenon_error* e) { return tenon_run_set_lr(run.get(), rank == 0 ? rates.data() : &rates[1], e); });
+  if (lr.code != TENON_E_STATE || !has(lr.text, "error[E030]")) return __LINE__;
   if (run.read_all() != all) return __LINE__;
 
   OpenRun other(context, tiny("exact"), root);
@@ -232,7 +236,9 @@ int read_and_write(int rank, const std::string& root, const tenon_run_options& o
   other.losses(2);
   if (other.read_all() == all) return __LINE__;
   run.write_all(other.read_all());
-  if (tenon_run_set_lr(other.get(), nullptr, nullptr) != TENON_OK) return __LINE__;
+  for (const OpenRun* each : {&run, &other}) {
+    if (tenon_run_set_lr(each->get(), &rates[1], nullptr) != TENON_OK) return __LINE__;
+  }
   const auto mine = run.losses(2), its = other.losses(2);
   if (!same_bits(mine[0], its[0]) || !same_bits(mine[1], its[1])) return __LINE__;
   if (run.read_all() != other.read_all()) return __LINE__;
