@@ -12,6 +12,10 @@
 
 namespace tenon::test {
 
+// Seconds until a command counts as hanging: half of what CTest gives a whole test, so that a slow build on a
+// loaded machine does not exceed them, and yet the test itself says what hangs.
+constexpr double kPatience = 1800;
+
 struct CommandResult {
   int code = -1;           // exit code; -1: ended by a signal
   int signal = 0;          // that ended it

@@ -14,8 +14,6 @@ namespace tenon::test {
 
 using nlohmann::json;
 
-constexpr double kPatience = 120;  // seconds until a command counts as hanging, however loaded the machine
-
 // Words in a fixed random order: something that a small model learns within a few steps.
 std::string words(size_t bytes);
 

@@ -74,7 +74,7 @@ class Lies : public testing::TestWithParam<Lie> {};
 CommandResult run(const Stage& stage, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), TENON_COMMAND);
   Command command(arguments, stage.folder().path(), {"TENON_PLUGIN_PATH=" + stage.folder().path()});
-  return command.finish(120);
+  return command.finish(kPatience);
 }
 
 bool shown_by_training(const Lie& lie) { return std::string(lie.verb) == "train" && !honest(lie); }
