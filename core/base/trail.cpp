@@ -48,19 +48,34 @@ void copy_text(char (&out)[N], std::string_view text) {
   out[n] = '\0';
 }
 
+// What is kept of an owner's name.
+std::string kept(std::string_view owner) {
+  constexpr size_t kMost = sizeof(Layout::Owner::name) - 1;
+  if (owner.size() <= kMost) return std::string(owner);
+  constexpr std::string_view kCut = "...";
+  owner.remove_prefix(owner.size() - (kMost - kCut.size()));
+  while (!owner.empty() && (static_cast<unsigned char>(owner.front()) & 0xC0) == 0x80)
+    owner.remove_prefix(1);  // half a character
+  return std::string(kCut) + std::string(owner);
+}
+
 template <size_t N>
 std::string text_of(const char (&text)[N]) {
   return {text, strnlen(text, N)};
 }
 
-// A thread's word, for as long as it lives. One that finds no room has a word that nobody reads. What it says
-// at the end stays: exit() in a call ends the thread's objects before the process.
+// A word that nobody reads, of a thread that found no room, or whose word in the trail may be another's by
+// now: the destructors of a thread's objects make calls too. It has no destructor itself.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+constinit thread_local detail::Word t_unread{0};
+
+// A thread's word in the trail, for as long as it lives. What it says at the end stays: exit() in a call ends
+// the thread's objects before the process.
 struct Claimed {
-  detail::Word own{0};
   const Layout* layout = nullptr;  // where `shared` lies
   Layout::Thread* shared = nullptr;
   ~Claimed() {
-    detail::t_word = nullptr;
+    detail::t_word = &t_unread;
     if (shared != nullptr) shared->taken.store(false, std::memory_order_release);
   }
 };
@@ -99,7 +114,7 @@ Word* claim_word() {
     mine.layout = layout;
     mine.shared = free_thread(*layout);
   }
-  t_word = mine.shared != nullptr ? &mine.shared->word : &mine.own;
+  t_word = mine.shared != nullptr ? &mine.shared->word : &t_unread;
   return t_word;
 }
 
@@ -108,14 +123,15 @@ Word* claim_word() {
 uint32_t announce(std::string_view owner, uint32_t kind) {
   Layout* const layout = g_layout.load(std::memory_order_acquire);
   if (layout == nullptr) return 0;
+  const std::string name = kept(owner);
   const std::lock_guard lock(owners_lock());
   const uint32_t known = std::min(layout->num_owners.load(std::memory_order_relaxed), kMaxOwners);
   for (uint32_t i = 0; i < known; ++i) {
-    if (layout->owners[i].kind == kind && text_of(layout->owners[i].name) == owner) return i + 1;
+    if (layout->owners[i].kind == kind && text_of(layout->owners[i].name) == name) return i + 1;
   }
   if (known == kMaxOwners) return 0;
   layout->owners[known].kind = kind;
-  copy_text(layout->owners[known].name, owner);
+  copy_text(layout->owners[known].name, name);
   layout->num_owners.store(known + 1, std::memory_order_release);
   return known + 1;
 }

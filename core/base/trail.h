@@ -21,7 +21,8 @@ using Step = uint64_t;
 constexpr Step step_of(uint32_t owner, uint16_t call) { return (Step{owner} << 16) | call; }
 
 // Gives an owner of calls its number; the same again for what is known. `kind` is for whoever reads the
-// trail. 0 where nobody reads it, or there is no room for one more. [thread-safe]
+// trail. Of a long name the end is kept: a path ends with what tells files apart. 0 where nobody reads it, or
+// there is no room for one more. [thread-safe]
 uint32_t announce(std::string_view owner, uint32_t kind);
 
 namespace detail {

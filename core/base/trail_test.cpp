@@ -83,6 +83,63 @@ TEST(Trail, words_of_ended_threads_are_used_again) {
   EXPECT_EQ(text_of(left.found()), "c/d.1.8 x1\n");
 }
 
+// Of an object that outlives the thread's word.
+struct CallAtTheEnd {
+  std::atomic<int>* turn = nullptr;
+  ~CallAtTheEnd() {
+    if (turn == nullptr) return;
+    *turn = 1;
+    while (*turn < 2) std::this_thread::yield();
+    const Mark mark(step_of(announce("late/x", 1), 8));
+    _exit(0);
+  }
+};
+
+TEST(Trail, a_call_of_a_thread_that_ends_is_not_written_over_anothers) {
+  const Shared left = left_by([] {
+    std::atomic<int> turn{0};
+    std::thread([&turn] {
+      thread_local CallAtTheEnd behind;
+      behind.turn = &turn;
+      const Mark mark(step_of(announce("a/b", 1), 8));
+    }).detach();
+    while (turn < 1) std::this_thread::yield();
+    std::thread([&turn] {
+      const Mark mark(step_of(announce("c/d", 1), 16));  // in the word of the one that ends
+      turn = 2;
+      for (;;) pause();
+    }).join();
+  });
+  EXPECT_EQ(text_of(left.found()), "c/d.1.16 x1\n");
+}
+
+TEST(Trail, of_a_long_path_the_file_is_kept) {
+  const std::string folder(400, 'x');
+  const Shared left = left_by([&folder] {
+    const std::string path = "/" + folder + "/libtenon-kernels-mine.so";
+    if (announce(path, 0) != 1 || announce(path, 0) != 1) _exit(1);  // the same again
+    const Mark mark(step_of(announce(path, 0), 1));
+    _exit(0);
+  });
+  const std::vector<Found> found = left.found();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].owner.starts_with("...xxx")) << found[0].owner;
+  EXPECT_TRUE(found[0].owner.ends_with("x/libtenon-kernels-mine.so")) << found[0].owner;
+}
+
+TEST(Trail, of_a_long_name_no_half_character_is_kept) {
+  std::string name;
+  for (int i = 0; i < 200; ++i) name += "\xc3\xa9";  // two bytes each
+  for (const char* end : {"", "1"}) {
+    const Shared left = left_by([&] {
+      const Mark mark(step_of(announce(name + end, 0), 1));
+      _exit(0);
+    });
+    ASSERT_EQ(left.found().size(), 1u);
+    EXPECT_TRUE(left.found()[0].owner.starts_with("...\xc3")) << left.found()[0].owner;
+  }
+}
+
 TEST(Trail, parts_of_a_parallel_for_are_in_the_call_that_began_it) {
   const Shared left = left_by([] {
     const auto pool = ThreadPool::create(3);
