@@ -10,6 +10,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "bench/bench.h"
 #include "cli/bench_rank.h"
 #include "cli/files.h"
@@ -165,7 +166,7 @@ class Bench {
     TENON_TRY(Json report, measure(part, all_optimizers));
     report["bench"] = part;
     report["core_latency_ns"] = {before, bench::core_latency()};
-    std::cout << (options_.json ? report.dump() + "\n" : bench::table_of(report) + "\n") << std::flush;
+    std::cout << (options_.json ? printable(report) + "\n" : bench::table_of(report) + "\n") << std::flush;
     return {};
   }
 

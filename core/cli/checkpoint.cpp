@@ -170,7 +170,7 @@ Result<int> print_list(checkpoint::Storage& storage, const std::string& root,
                              human_bytes(static_cast<uint64_t>(entry.bytes)), entry.num_tensors,
                              entry.directory, state);
   }
-  if (options.json) std::cout << list.dump() << '\n';
+  if (options.json) std::cout << printable(list) << '\n';
   return damaged ? 1 : 0;
 }
 

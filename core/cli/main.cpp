@@ -212,7 +212,7 @@ Result<int> list_plugins(const Places& places, const Arguments& arguments) {
     std::cout << fmt::format("{:<22} {:<8} {}\n", plugin.id, plugin.version,
                              plugin.error ? "cannot be loaded: " + plugin.error->cause : plugin.doc);
   }
-  if (arguments.json) std::cout << list.dump() << '\n';
+  if (arguments.json) std::cout << printable(list) << '\n';
   return 0;
 }
 

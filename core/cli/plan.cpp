@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "cli/files.h"
 #include "cli/machine.h"
 #include "cli/progress.h"
@@ -392,7 +393,7 @@ Result<int> print_plan(const Places& places, const PlanOptions& options) {
   if (!asked.empty())
     std::cout << answers(program, *planned, asked, options);
   else if (options.json)
-    std::cout << plan_json(program, *planned, simulation, options).dump() << '\n';
+    std::cout << printable(plan_json(program, *planned, simulation, options)) << '\n';
   else if (!stage)
     std::cout << plan_text(program, *planned, simulation, options);
   std::cout << std::flush;

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -39,6 +41,7 @@ PluginListing listing_of(const PluginFile& file, const Json& answer) {
 }
 
 [[noreturn]] void answer(const PluginFile& file, int fd) {
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // what a constructor prints is no part of a listing
   alarm(kSeconds);
   const std::string text = answer_of(look_at(file));
   for (size_t at = 0; at < text.size();) {
@@ -49,23 +52,57 @@ PluginListing listing_of(const PluginFile& file, const Json& answer) {
   _exit(0);
 }
 
-std::string read_all(int fd) {
-  std::string out;
-  char buffer[4096];
-  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) != 0;) {
-    if (n > 0) out.append(buffer, static_cast<size_t>(n));
-    if (n < 0 && errno != EINTR) break;
-  }
-  return out;
-}
+// A child, and the end of a pipe that it writes to.
+class Child {
+ public:
+  Child(pid_t pid, int fd) : pid_(pid), fd_(fd) { fcntl(fd_, F_SETFL, O_NONBLOCK); }
+  ~Child() { close(fd_); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
 
-std::string end_of(int status) {
-  if (!WIFSIGNALED(status))
-    return fmt::format("a process that opens it ends with code {}", WEXITSTATUS(status));
-  if (WTERMSIG(status) == SIGALRM) return fmt::format("opening it takes more than {} seconds", kSeconds);
-  return fmt::format("a process that opens it is killed by signal {} ({})", WTERMSIG(status),
-                     strsignal(WTERMSIG(status)));
-}
+  // All that it wrote until its end, which comes in time. Nobody waits for the end of the pipe: a process
+  // that it left behind may hold that open for ever.
+  std::string answer() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kSeconds + 1);
+    while (!reap()) {
+      read_some();
+      if (std::chrono::steady_clock::now() < deadline) continue;
+      late_ = true;
+      kill(pid_, SIGKILL);  // it does not hear its alarm
+    }
+    read_some();
+    return text_;
+  }
+  bool ended_well() const { return status_ == 0; }
+  // How it ended without an answer.
+  std::string end() const {
+    if (!WIFSIGNALED(status_))
+      return fmt::format("a process that opens it ends with code {}", WEXITSTATUS(status_));
+    const int signal = WTERMSIG(status_);
+    if (late_ || signal == SIGALRM) return fmt::format("opening it takes more than {} seconds", kSeconds);
+    return fmt::format("a process that opens it is killed by signal {} ({})", signal, strsignal(signal));
+  }
+
+ private:
+  bool reap() { return waitpid(pid_, &status_, WNOHANG) == pid_; }
+
+  void read_some() {
+    constexpr int kPatience = 20;  // milliseconds
+    pollfd entry{at_end_ ? -1 : fd_, POLLIN, 0};
+    poll(&entry, 1, at_end_ ? 1 : kPatience);
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = read(fd_, buffer, sizeof buffer)) > 0) text_.append(buffer, static_cast<size_t>(n));
+    at_end_ = n == 0;
+  }
+
+  pid_t pid_;
+  int fd_;
+  int status_ = 0;
+  bool at_end_ = false;
+  bool late_ = false;
+  std::string text_;
+};
 
 PluginListing refused(const PluginFile& file, const std::string& cause) {
   PluginListing out;
@@ -87,14 +124,14 @@ PluginListing probe(const PluginFile& file) {
     answer(file, fds[1]);
   }
   close(fds[1]);
-  const std::string text = child > 0 ? read_all(fds[0]) : "";
-  close(fds[0]);
-  if (child < 0) return refused(file, fmt::format("fork: {}", std::strerror(errno)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  if (child < 0) {
+    close(fds[0]);
+    return refused(file, fmt::format("fork: {}", std::strerror(errno)));
   }
-  const Json answer = Json::parse(text, nullptr, false);
-  return status == 0 && answer.is_object() ? listing_of(file, answer) : refused(file, end_of(status));
+  Child probed(child, fds[0]);
+  const Json answer = Json::parse(probed.answer(), nullptr, false);
+  const bool answered = probed.ended_well() && answer.is_object();
+  return answered ? listing_of(file, answer) : refused(file, probed.end());
 }
 
 }  // namespace tenon::cli
