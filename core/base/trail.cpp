@@ -15,7 +15,7 @@ namespace tenon::trail {
 constexpr uint32_t kMaxOwners = 256, kMaxThreads = 1024;
 
 struct Layout {
-  std::atomic<uint32_t> end_told;
+  std::atomic<int32_t> end;  // one more than the code that was told; 0: none was
   std::atomic<uint32_t> num_owners;
   char advice[504];
   struct Owner {
@@ -136,8 +136,8 @@ uint32_t announce(std::string_view owner, uint32_t kind) {
   return known + 1;
 }
 
-void tell_end() {
-  if (Layout* const layout = g_layout.load()) layout->end_told.store(1);
+void tell_end(int code) {
+  if (Layout* const layout = g_layout.load()) layout->end.store(code + 1);
 }
 
 void advise(std::string_view text) {
@@ -182,7 +182,10 @@ void Shared::watch() {
   detail::t_word = nullptr;
 }
 
-bool Shared::end_told() const { return layout_->end_told.load() != 0; }
+std::optional<int> Shared::told_end() const {
+  const int32_t end = layout_->end.load();
+  return end > 0 ? std::optional(end - 1) : std::nullopt;
+}
 
 std::string Shared::advice() const { return text_of(layout_->advice); }
 

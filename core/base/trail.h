@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,9 @@ class Mark {
   Step before_;
 };
 
-// This process tells of its end itself: whatever its exit code is, it means that code.
-void tell_end();
+// This process is about to end with this code, and means it: 128 + the number of a signal, as shells say it,
+// where it ends by one.
+void tell_end(int code);
 // What a user should do if this process dies from now on.
 void advise(std::string_view text);
 
@@ -82,7 +84,8 @@ class Shared {
   // From now on this process writes here, for the rest of its life: before its first thread and first call.
   void watch();
 
-  bool end_told() const;
+  // What it told; nothing: it did not end by its own will.
+  std::optional<int> told_end() const;
   std::string advice() const;
   // Where its threads were, the rarest first: the call that ended a process is one, while others wait.
   std::vector<Found> found() const;

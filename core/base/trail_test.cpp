@@ -54,7 +54,7 @@ TEST(Trail, survives_exit_in_a_call) {
 TEST(Trail, is_empty_outside_of_calls) {
   const Shared left = left_by([] { const Mark ended(step_of(announce("kernels/a", 3), 40)); });
   EXPECT_EQ(text_of(left.found()), "");
-  EXPECT_FALSE(left.end_told());
+  EXPECT_FALSE(left.told_end());
   EXPECT_EQ(left.advice(), "");
 }
 
@@ -163,9 +163,9 @@ TEST(Trail, parts_of_a_parallel_for_are_in_the_call_that_began_it) {
 TEST(Trail, end_and_advice_are_told) {
   const Shared left = left_by([] {
     advise("tenon resume run");
-    tell_end();
+    tell_end(7);
   });
-  EXPECT_TRUE(left.end_told());
+  EXPECT_EQ(left.told_end(), 7);
   EXPECT_EQ(left.advice(), "tenon resume run");
 }
 

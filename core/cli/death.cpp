@@ -24,15 +24,21 @@ std::string place_of(const trail::Shared& left) {
 
 }  // namespace
 
+bool ended_as_told(int status, const trail::Shared& left) {
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return left.told_end() == code;
+}
+
 std::optional<Error> death_of(const std::string& who, int status, const trail::Shared& left) {
+  if (ended_as_told(status, left)) return std::nullopt;
   std::string how;
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
     how = fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
-  } else if (!left.end_told()) {
-    how = fmt::format("ended with code {} and said nothing", WEXITSTATUS(status));
+  } else if (const auto told = left.told_end()) {
+    how = fmt::format("ended with code {}, and had said {}", WEXITSTATUS(status), *told);
   } else {
-    return std::nullopt;
+    how = fmt::format("ended with code {} and said nothing", WEXITSTATUS(status));
   }
   return Error{"W002", who + " " + how, place_of(left), left.advice(), TENON_E_UNKNOWN};
 }

@@ -224,9 +224,7 @@ Result<int> measure(const Places& places, const Arguments& arguments) {
   return run_bench(places, options);
 }
 
-Result<int> work(const Places& places, const Arguments& arguments) {
-  return worker_main(places, arguments.worker);
-}
+Result<int> work(const Places& places, const Arguments& arguments) { worker_main(places, arguments.worker); }
 
 using Run = Result<int> (*)(const Places&, const Arguments&);
 

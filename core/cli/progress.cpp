@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "cli/ending.h"
 #include "cli/files.h"
 
 namespace tenon::cli {
@@ -82,8 +84,8 @@ Status Progress::record(const char* event, const Session& session, const std::ve
     Json json{{"event", event}, {"step", session.steps_done()}, {"attempt", attempt_}};
     for (const Metric& metric : metrics) json[metric.name] = metric.value;
     for (const Text& text : texts) json[text.name] = text.text;
-    std::printf("%s\n", json.dump().c_str());
-    std::fflush(stdout);
+    std::printf("%s\n", printable(json).c_str());
+    flush_output();
   }
   return {};
 }
@@ -101,7 +103,7 @@ void Progress::line(const std::string& text) {
   if (style_ == Style::json) return;
   std::printf("%s%s\n", live_open_ ? "\n" : "", text.c_str());
   live_open_ = false;
-  std::fflush(stdout);
+  flush_output();
 }
 
 // The last column stays free: some terminals go to the next row as soon as it is written.
@@ -109,7 +111,7 @@ void Progress::live_line(const std::vector<Field>& fields) {
   if (style_ != Style::live) return line(joined(fields));
   std::printf("\r\033[2K%s", fitted(fields, terminal_columns(STDOUT_FILENO) - 1).c_str());
   live_open_ = true;
-  std::fflush(stdout);
+  flush_output();
 }
 
 double Progress::median_seconds() const {
@@ -131,8 +133,8 @@ Status Progress::on_resume(const Session& session, const Loaded& from, int64_t a
                      {"step", session.steps_done()},
                      {"checkpoint", from.directory},
                      {"passed_over", passed_over}};
-    std::printf("%s\n", event.dump().c_str());
-    std::fflush(stdout);
+    std::printf("%s\n", printable(event).c_str());
+    flush_output();
   }
   return {};
 }

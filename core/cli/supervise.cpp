@@ -7,12 +7,12 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <set>
 
 #include "cli/death.h"
+#include "cli/ending.h"
 
 namespace tenon::cli {
 namespace {
@@ -65,44 +65,43 @@ class Impatience {
   Clock::time_point first_;
 };
 
-[[noreturn]] void end_by(int signal) {
-  std::signal(signal, SIG_DFL);
-  sigset_t only;
-  sigemptyset(&only);
-  sigaddset(&only, signal);
-  kill(getpid(), signal);
-  sigprocmask(SIG_UNBLOCK, &only, nullptr);
-  _exit(128 + signal);
-}
-
 [[noreturn]] void be_child(const std::function<int()>& body, pid_t parent, trail::Shared& shared) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it died before
   shared.watch();
-  const int code = body();
-  trail::tell_end();
-  std::exit(code);
+  ignore_closed_pipes();
+  end_process(body());
 }
 
-// The child's end, as waitpid() tells it.
-int watch(pid_t child, const Signals& signals, Impatience& user) {
+struct End {
+  int status = 0;             // as waitpid() gives it
+  bool killed_by_us = false;  // SIGKILL, for the user had asked again
+};
+
+End watch(pid_t child, const Signals& signals, Impatience& user) {
+  End end;
   const auto hear = [&](const siginfo_t& info) {
     if (info.si_signo == SIGCHLD) return;
     if (user.hear(info.si_signo))
-      kill(child, SIGKILL);
+      kill(child, SIGKILL), end.killed_by_us = true;
     else if (info.si_code != SI_KERNEL)  // a terminal tells the whole group
       kill(child, info.si_signo);
   };
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) != child) hear(signals.next());
+  while (waitpid(child, &end.status, WNOHANG) != child) hear(signals.next());
   while (const auto late = signals.waiting()) {  // one that the child, but not we had seen
     if (late->si_signo != SIGCHLD) user.hear(late->si_signo);
   }
-  return status;
+  return end;
 }
 
-// Ends that the user, or the reader of a pipe, meant: ours is the same.
-bool is_meant(int signal, const Impatience& user) { return user.heard(signal) || signal == SIGPIPE; }
+// The signal that ended the child as the user, or the child itself, meant: by it this process ends too.
+std::optional<int> meant_signal(const End& end, const Impatience& user, const trail::Shared& left) {
+  if (!WIFSIGNALED(end.status)) return std::nullopt;
+  const int signal = WTERMSIG(end.status);
+  if (signal == SIGKILL && end.killed_by_us) return user.heard(SIGINT) ? SIGINT : SIGTERM;
+  if (user.heard(signal) || ended_as_told(end.status, left)) return signal;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -111,7 +110,7 @@ int supervise(const std::function<int()>& body, const std::function<int(const Er
   if (!shared.ok()) return tell(shared.error());
   Impatience user;
   pid_t child = -1;
-  int status = 0;
+  End end;
   {
     std::optional<Signals> signals(std::in_place);
     const pid_t self = getpid();
@@ -123,17 +122,12 @@ int supervise(const std::function<int()>& body, const std::function<int(const Er
     if (child < 0)
       return tell(
           {"E011", fmt::format("cannot start a process: {}", std::strerror(errno)), "", "", TENON_E_IO});
-    status = watch(child, *signals, user);
-    if (WIFSIGNALED(status)) {
-      if (is_meant(WTERMSIG(status), user)) end_by(WTERMSIG(status));
-      for (const int signal : {SIGINT, SIGTERM}) {
-        if (WTERMSIG(status) == SIGKILL && user.heard(signal)) end_by(signal);
-      }
-    }
+    end = watch(child, *signals, user);
+    if (const auto signal = meant_signal(end, user, *shared)) end_by(*signal);
   }
-  if (const auto death = death_of(fmt::format("tenon (process {})", child), status, *shared))
+  if (const auto death = death_of(fmt::format("tenon (process {})", child), end.status, *shared))
     return tell(*death);
-  return WEXITSTATUS(status);
+  return WEXITSTATUS(end.status);
 }
 
 }  // namespace tenon::cli

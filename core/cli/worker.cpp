@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/trail.h"
+#include "cli/ending.h"
 #include "cli/exit_code.h"
 #include "cli/stop.h"
 #include "host/resolve.h"
@@ -54,8 +55,10 @@ Result<LoopEnd> work(const Places& places, const WorkerOptions& options) {
 
 }  // namespace
 
-int worker_main(const Places& places, const WorkerOptions& options) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker does not outlive its launcher
+void worker_main(const Places& places, const WorkerOptions& options) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);             // a worker does not outlive its launcher
+  if (getppid() != options.launcher) _exit(1);  // it died before
+  ignore_closed_pipes();
   auto left = trail::Shared::attach(options.trail_fd);
   if (left.ok()) left->watch();
   install_stop_handler();
@@ -64,9 +67,8 @@ int worker_main(const Places& places, const WorkerOptions& options) {
     const std::string text = report_of(end.error());
     [[maybe_unused]] const ssize_t n = write(options.report_fd, text.data(), text.size());
   }
-  trail::tell_end();
-  if (!end.ok()) return exit_code_of(end.error());
-  return *end == LoopEnd::stopped ? kExitStopped : 0;
+  if (!end.ok()) end_process(exit_code_of(end.error()));
+  end_process(*end == LoopEnd::stopped ? kExitStopped : 0);
 }
 
 std::optional<Error> error_of_report(const std::string& text) {

@@ -14,7 +14,8 @@ struct WorkerOptions {
   std::string directory;  // of the run
   int rank = 0;
   int world = 1;
-  int port = 0;  // of the launcher's rendezvous
+  int launcher = 0;  // its process
+  int port = 0;      // of its rendezvous
   int secret_fd = -1;
   int report_fd = -1;  // an error goes to the launcher through it
   int trail_fd = -1;   // where it leaves its trail
@@ -25,8 +26,8 @@ struct WorkerOptions {
 std::vector<std::string> words_of(const WorkerOptions& options);
 void add_worker_options(CLI::App& verb, WorkerOptions& options);
 
-// The body of `tenon worker`. Returns the process's exit code.
-int worker_main(const Places& places, const WorkerOptions& options);
+// The body of `tenon worker`, which ends the process.
+[[noreturn]] void worker_main(const Places& places, const WorkerOptions& options);
 
 // What a worker that failed wrote to its report; nothing if `text` is no report.
 std::optional<Error> error_of_report(const std::string& text);

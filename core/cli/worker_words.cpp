@@ -32,6 +32,7 @@ std::vector<std::string> words_of(const WorkerOptions& options) {
   std::vector<std::string> out{"--run-dir",   options.directory,
                                "--rank",      std::to_string(options.rank),
                                "--world",     std::to_string(options.world),
+                               "--launcher",  std::to_string(options.launcher),
                                "--port",      std::to_string(options.port),
                                "--secret-fd", std::to_string(options.secret_fd),
                                "--report-fd", std::to_string(options.report_fd),
@@ -49,6 +50,7 @@ void add_worker_options(CLI::App& verb, WorkerOptions& options) {
   verb.add_option("--run-dir", options.directory)->required();
   verb.add_option("--rank", options.rank)->required();
   verb.add_option("--world", options.world)->required();
+  verb.add_option("--launcher", options.launcher)->required();
   verb.add_option("--port", options.port)->required();
   verb.add_option("--secret-fd", options.secret_fd)->required();
   verb.add_option("--report-fd", options.report_fd)->required();

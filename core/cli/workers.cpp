@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "cli/death.h"
+#include "cli/ending.h"
 #include "cli/exit_code.h"
 #include "cli/stop.h"
 #include "cli/worker.h"
@@ -100,7 +101,7 @@ class Workers {
     const bool sent =
         write(secret.write, secret_.data(), secret_.size()) == static_cast<ssize_t>(secret_.size());
     close(secret.write);
-    const WorkerOptions options{job_.directory, rank, ranks_, server_->port(), 3, 4, 5, task_};
+    const WorkerOptions options{job_.directory, rank, ranks_, getpid(), server_->port(), 3, 4, 5, task_};
     std::vector<std::string> words{places_.command, "worker"};
     std::ranges::move(words_of(options), std::back_inserter(words));
     Worker worker;
@@ -133,7 +134,9 @@ class Workers {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       for (Worker& worker : workers_) {
-        if (!reap(worker) || ended_well(worker) || worker.ended_by_us) continue;
+        if (!reap(worker)) continue;
+        if (is_unread(worker)) end_by(SIGPIPE);
+        if (ended_well(worker) || worker.ended_by_us) continue;
         const Error error = error_of(worker);
         if (!cause.error()) {
           server_->abort(error.cause);
@@ -152,7 +155,14 @@ class Workers {
   static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
 
   static bool ended_well(const Worker& worker) {
-    return worker.left->end_told() && (*worker.status == 0 || stopped_well(*worker.status));
+    return ended_as_told(*worker.status, *worker.left) &&
+           (*worker.status == 0 || stopped_well(*worker.status));
+  }
+
+  // Whether it ended because nobody reads what the run prints.
+  static bool is_unread(const Worker& worker) {
+    return WIFSIGNALED(*worker.status) && WTERMSIG(*worker.status) == SIGPIPE &&
+           ended_as_told(*worker.status, *worker.left);
   }
 
   size_t running() const {
@@ -180,17 +190,20 @@ class Workers {
     const std::string fix =
         task_.kind == Task::Kind::bench ? "" : fmt::format("tenon resume {}", job_.directory);
     const std::string who = fmt::format("rank {} (process {})", worker.rank, worker.pid);
+    if (auto error = error_of_report(read_report(worker))) {  // before whatever became of it at its end
+      error->cause = fmt::format("rank {}: {}", worker.rank, error->cause);
+      return *error;
+    }
     if (auto death = death_of(who, *worker.status, *worker.left)) {
       death->fix = fix;
       return *death;
     }
-    auto error = error_of_report(read_report(worker));
-    if (!error) return Error{"W002", who + " left no report", "", fix, TENON_E_UNKNOWN};
-    error->cause = fmt::format("rank {}: {}", worker.rank, error->cause);
-    return *error;
+    return Error{"W002", who + " left no report", "", fix, TENON_E_UNKNOWN};
   }
 
+  // All that it wrote is there, for it has ended. One that it left behind may hold the pipe open for ever.
   static std::string read_report(const Worker& worker) {
+    fcntl(worker.report, F_SETFL, O_NONBLOCK);
     std::string text;
     char buffer[4096];
     for (ssize_t n; (n = read(worker.report, buffer, sizeof buffer)) > 0;)

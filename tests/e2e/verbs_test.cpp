@@ -257,6 +257,22 @@ TEST_F(Verbs, plugins_lists_every_shipped_plugin) {
   }
 }
 
+TEST_F(Verbs, names_of_folders_need_not_be_text) {
+  const std::string name = "caf\xe9";
+  const Workplace place;
+  std::filesystem::create_directory(place.at(name));
+  place.write(name + "/libtenon-sink-none.so", "no library");
+  const auto listed = place.run({"plugins", "--json"}, {"TENON_PLUGIN_PATH=" + place.at(name)});
+  EXPECT_EQ(listed.code, 0) << listed.signal << listed.err;
+  EXPECT_NE(listed.out.find("caf\xef\xbf\xbd/libtenon-sink-none.so"), std::string::npos) << listed.out;
+  const auto trained =
+      place.run({"train", "tiny.lua", "--json", "--run-dir", name + "/run", "steps=2", "save=1"});
+  EXPECT_EQ(trained.code, 0) << trained.signal << trained.err;
+  EXPECT_EQ(events(parse_lines(trained.out), "save").size(), 2u);
+  const auto shown = place.run({"checkpoint", name + "/run", "--json"});
+  EXPECT_EQ(shown.code, 0) << shown.signal << shown.err;
+}
+
 TEST_F(Verbs, help_is_no_error) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"train", "--help"}}) {

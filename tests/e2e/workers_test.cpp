@@ -190,5 +190,48 @@ TEST(Termination, ends_a_verb_that_has_nothing_to_save) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST(Termination, that_was_asked_for_hides_no_other) {
+  const Workplace place;
+  const auto command = place.start({"train", "tiny.lua", "--run-dir", "run", "steps=1000000", "save=5"});
+  ASSERT_TRUE(command->wait_for("save     5", kPatience)) << command->finish(0).err;
+  const pid_t pid = child_of(*command);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);  // it does not stop by itself before
+  command->signal(SIGTERM);
+  ASSERT_EQ(kill(pid, SIGKILL), 0);  // as a system that is out of memory does
+  const CommandResult result = command->finish(kPatience);
+  EXPECT_EQ(result.code, 4) << result.signal << result.out;
+  expect_told(result.err, "tenon", pid, SIGKILL);
+}
+
+// -- Readers that go away ---------------------------------------------------------------------------------
+
+TEST(Readers, that_go_away_end_a_run_by_the_signal_for_that) {
+  for (const char* const ranks : {"-n 1", "-n 4", "-n 2 comm=comm/ucx"}) {
+    SCOPED_TRACE(ranks);
+    const Workplace place;
+    const Leftovers before;
+    const std::string line = std::string(TENON) + " train tiny.lua steps=1000000 " + ranks +
+                             " | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}";
+    Command command({"/bin/bash", "-c", line}, place.path());
+    const CommandResult result = command.finish(kPatience);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.code, 128 + SIGPIPE) << result.err;
+    EXPECT_EQ(result.err, "");
+    EXPECT_EQ(before.after(command), "");
+  }
+}
+
+// -- A worker ---------------------------------------------------------------------------------------------
+
+TEST(Workers, do_nothing_for_a_launcher_that_is_gone) {
+  const Workplace place;
+  const CommandResult result =
+      place.run({"worker", "--run-dir", "run", "--rank", "0", "--world", "2", "--launcher", "1", "--port",
+                 "1", "--secret-fd", "0", "--report-fd", "1", "--trail-fd", "2"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.out, "") << "a report";
+}
+
 }  // namespace
 }  // namespace tenon::test

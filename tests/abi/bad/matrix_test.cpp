@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What stands beside the slots of tables.
-const std::vector<std::string> kOwnSlots{"load", "init", "deinit", "get_interface"};
+const std::vector<std::string> kOwnSlots{"load", "init", "deinit", "get_interface", "unload"};
 const std::vector<std::string> kDeadly{"crash", "exit", "_exit"};
 
 bool among(const std::string& what, const std::set<std::string>& names) { return names.contains(what); }
@@ -19,7 +19,7 @@ bool among(const std::string& what, const std::set<std::string>& names) { return
 // Functions without a code to answer with.
 bool is_void(const std::string& slot) {
   return among(slot, {"close", "free", "domain_close", "group_close", "release", "abort", "stream_destroy",
-                      "event_destroy", "deinit", "load"});
+                      "event_destroy", "deinit", "load", "unload"});
 }
 bool gives_pointer(const std::string& slot) {
   return among(slot,
@@ -57,8 +57,10 @@ const std::vector<Subject>& subjects() {
   return all;
 }
 
-// That nothing calls: memory of a CPU is the host's, and transfers are waited for.
+// That nothing calls: memory of a CPU is the host's, transfers are waited for, and the end of a process is
+// not left to plugins.
 bool is_never_called(const Subject& subject, const std::string& slot) {
+  if (slot == "unload") return true;
   if (subject.interface == TENON_COMM) return among(slot, {"test", "wait_stream"});
   if (subject.interface == TENON_OPTIMIZER) return slot == "stats";
   if (subject.interface != TENON_KERNELS) return false;
@@ -79,6 +81,8 @@ std::vector<Case> all_cases() {
       if (spec->id != subject.interface) continue;
       for (const Slot& slot : spec->slots) slots.push_back(slot.name);
     }
+    // Whoever evaluates recipes has written the document before it ends.
+    if (subject.interface == TENON_FRONTEND) std::erase(slots, "unload");
     for (const std::string& slot : slots)
       for (const std::string& deed : deeds_of(slot)) out.push_back({&subject, slot, deed});
   }
@@ -251,6 +255,87 @@ TEST(Plugins, one_that_ends_its_process_hides_no_other) {
       EXPECT_FALSE(good.contains("error")) << good;
       EXPECT_NE(good.at("doc"), "");
     }
+  }
+}
+
+TEST(Plugins, one_that_prints_or_leaves_a_process_behind_is_listed) {
+  for (const char* const deed : {"print", "leave"}) {
+    SCOPED_TRACE(deed);
+    const BadPlace bad;
+    const CommandResult result = bad.run("sink/jsonl", "load", deed, {"plugins", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err, deed == std::string("print") ? "hello\n" : "");
+    const std::vector<json> lines = parse_lines(result.out);
+    ASSERT_EQ(lines.size(), 1u) << result.out;
+    const std::string path = bad.place().at("bad/" + file_of("sink/jsonl"));
+    const auto listed =
+        std::ranges::find_if(lines[0], [&](const json& plugin) { return plugin.at("path") == path; });
+    ASSERT_NE(listed, lines[0].end());
+    EXPECT_FALSE(listed->contains("error")) << *listed;
+  }
+}
+
+// -- How a process ends -----------------------------------------------------------------------------------
+
+// One rank, ranks that are threads, and ranks that are processes.
+const std::vector<Subject>& processes_of_kernels() {
+  static const std::vector<Subject> all{
+      {"kernels/cpu", TENON_KERNELS, {"tiny.lua"}},
+      {"kernels/cpu", TENON_KERNELS, {"tiny.lua", "-n", "2"}},
+      {"kernels/cpu", TENON_KERNELS, {"tiny.lua", "-n", "2", "comm=comm/ucx"}},
+  };
+  return all;
+}
+
+TEST(Ends, a_run_that_fails_fails_whatever_plugins_do_at_the_end_of_the_process) {
+  for (const Subject& subject : processes_of_kernels()) {
+    SCOPED_TRACE(subject.arguments.back());
+    const BadPlace bad;
+    const CommandResult result = bad.train(subject, "unload", "_exit", {"optim=sgd", "lr=1e30", "clip=0"});
+    EXPECT_EQ(result.code, 1) << result.out << result.err;
+    EXPECT_NE(result.err.find("error[N001]"), std::string::npos) << result.err;
+    EXPECT_EQ(result.out.find("done"), std::string::npos) << result.out;
+  }
+}
+
+TEST(Ends, a_run_that_is_done_has_ended_well) {
+  for (const Subject& subject : processes_of_kernels()) {
+    SCOPED_TRACE(subject.arguments.back());
+    const BadPlace bad;
+    const CommandResult result = bad.train(subject, "unload", "crash");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.out.find("done"), std::string::npos) << result.out;
+    EXPECT_FALSE(bad.marked());
+  }
+}
+
+TEST(Ends, of_a_worker_that_a_plugin_ended_are_told) {
+  const Case c{&processes_of_kernels().back(), "enqueue", "exit"};
+  const BadPlace bad;
+  const CommandResult result = bad.train(*c.subject, c.slot, c.deed);
+  expect_named(result, c);
+  EXPECT_TRUE(result.err.starts_with("error[W002]: rank ")) << result.err;
+}
+
+TEST(Ends, of_a_plugin_that_dies_of_a_closed_pipe_are_told) {
+  for (const Subject& subject : processes_of_kernels()) {
+    const Case c{&subject, "enqueue", "sigpipe"};
+    SCOPED_TRACE(subject.arguments.back());
+    const BadPlace bad;
+    const CommandResult result = bad.train(subject, c.slot, c.deed);
+    expect_named(result, c);
+    EXPECT_NE(result.err.find("in kernels/cpu, enqueue"), std::string::npos) << result.err;
+  }
+}
+
+TEST(Ends, nothing_where_a_plugin_writes_to_a_closed_pipe) {
+  for (const Subject& subject : processes_of_kernels()) {
+    SCOPED_TRACE(subject.arguments.back());
+    const BadPlace bad;
+    const CommandResult result = bad.train(subject, "enqueue", "pipe");
+    EXPECT_TRUE(bad.marked());
+    EXPECT_EQ(result.code, 0) << result.signal << result.err;
+    EXPECT_NE(result.out.find("done"), std::string::npos) << result.out;
   }
 }
 

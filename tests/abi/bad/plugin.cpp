@@ -1,9 +1,9 @@
 // Any plugin, made bad on purpose: a copy of this file under its name, in a folder that is searched first,
 // loads the good one of that name and stands for it in all but one slot.
 //
-// TENON_BAD_GOODS: the folder of the good ones. TENON_BAD_SLOT: "load", "init", "deinit", "get_interface" or
-// a slot of a table. TENON_BAD_DEED: one of kDeeds. TENON_BAD_MARK: a file that is made when the deed is
-// done.
+// TENON_BAD_GOODS: the folder of the good ones. TENON_BAD_SLOT: "load", "init", "deinit", "get_interface",
+// "unload" or a slot of a table. TENON_BAD_DEED: one of kDeeds. TENON_BAD_MARK: a file that is made when the
+// deed is done.
 #include "tenon/plugin.h"
 
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -44,11 +45,12 @@ std::string own_path() {
 }
 
 const Settings& settings() {
-  static const Settings all = [] {
-    Settings out;
+  // Never destroyed: unload() reads them.
+  static const Settings& all = *[] {
+    auto* const out = new Settings;
     const std::string path = own_path();
     std::ifstream in(path.substr(0, path.rfind('/')) + "/bad");
-    for (std::string* line : {&out.goods, &out.slot, &out.deed, &out.mark}) std::getline(in, *line);
+    for (std::string* line : {&out->goods, &out->slot, &out->deed, &out->mark}) std::getline(in, *line);
     return out;
   }();
   return all;
@@ -63,14 +65,37 @@ void mark() {
 
 // -- What can be done in any function -----------------------------------------------------------------
 
+// To a pipe that nobody reads.
+void write_unread() {
+  int ends[2];
+  if (pipe(ends) != 0) return;
+  close(ends[0]);
+  (void)!write(ends[1], "x", 1);
+  close(ends[1]);
+}
+
 void die(std::string_view deed) {
   mark();
   if (deed == "crash") *reinterpret_cast<volatile int*>(8) = 1;
   if (deed == "exit") std::exit(0);
   if (deed == "_exit") _exit(0);
+  if (deed == "sigpipe") {
+    std::signal(SIGPIPE, SIG_DFL);
+    write_unread();
+  }
 }
 
-bool is_deadly(std::string_view deed) { return deed == "crash" || deed == "exit" || deed == "_exit"; }
+// What a constructor may do beside loading.
+void be_rude(std::string_view deed) {
+  if (deed == "print") (void)!write(STDOUT_FILENO, "hello\n", 6);
+  if (deed != "leave" || fork() != 0) return;
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(file);
+  for (;;) pause();  // whoever runs the command ends its group
+}
+
+bool is_deadly(std::string_view deed) {
+  return deed == "crash" || deed == "exit" || deed == "_exit" || deed == "sigpipe";
+}
 
 // -- What can be done in one that answers with a code -------------------------------------------------
 
@@ -155,11 +180,13 @@ struct Type<R (*Table_::*)(A...)> {
   template <R (*Table::*kSlot)(A...)>
   static R bad(A... arguments) {
     const std::string_view deed = settings().deed;
-    const bool after = deed == "nan" || deed == "limit" || deed == "below" || deed == "past" || deed == "far";
+    const bool after = deed == "nan" || deed == "limit" || deed == "below" || deed == "past" ||
+                       deed == "far" || deed == "pipe";
     if (!after) return answer<R>(deed, arguments...);
     if constexpr (std::is_same_v<R, tenon_code>) {
       const R code = (good<Table>()->*kSlot)(arguments...);
       mark();
+      if (deed == "pipe") write_unread();
       spoil(deed, arguments...);
       return code;
     }
@@ -266,7 +293,7 @@ void deinit() {
 
 // The plugin of this file's name.
 [[gnu::constructor]] void load() {
-  if (settings().slot == "load") die(settings().deed);
+  if (settings().slot == "load") die(settings().deed), be_rude(settings().deed);
   const std::string path = own_path();
   const std::string file = settings().goods + path.substr(path.rfind('/'));
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -276,6 +303,10 @@ void deinit() {
   g_self.init = init;
   g_self.deinit = deinit;
   g_self.get_interface = get_interface;
+}
+
+[[gnu::destructor]] void unload() {
+  if (settings().slot == "unload") die(settings().deed);
 }
 
 }  // namespace
