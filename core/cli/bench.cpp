@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "bench/bench.h"
 #include "cli/bench_rank.h"
+#include "cli/ending.h"
 #include "cli/files.h"
 #include "cli/launch.h"
 #include "cli/plan.h"
@@ -166,7 +167,8 @@ class Bench {
     TENON_TRY(Json report, measure(part, all_optimizers));
     report["bench"] = part;
     report["core_latency_ns"] = {before, bench::core_latency()};
-    std::cout << (options_.json ? printable(report) + "\n" : bench::table_of(report) + "\n") << std::flush;
+    std::cout << (options_.json ? printable(report) + "\n" : bench::table_of(report) + "\n");
+    flush_output();  // the next part takes minutes
     return {};
   }
 
