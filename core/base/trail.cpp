@@ -105,6 +105,7 @@ Result<Layout*> map(int fd) {
 
 namespace detail {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 constinit thread_local Word* t_word = nullptr;
 
 Word* claim_word() {

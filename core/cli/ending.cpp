@@ -9,7 +9,8 @@
 #include "base/trail.h"
 
 // Of a leak sanitizer, which looks when a program exits; NULL without one.
-extern "C" [[gnu::weak]] void __lsan_do_leak_check();  // NOLINT(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();
 
 namespace tenon::cli {
 namespace {
