@@ -124,6 +124,7 @@ class Workers {
 
   // Waits for all workers; after the first failure, stops the rest.
   Result<LoopEnd> watch() {
+    constexpr auto kPatience = std::chrono::seconds(2);  // with those that were told that another failed
     bool told_to_stop = false;
     Cause cause;
     auto deadline = std::chrono::steady_clock::time_point::max();
@@ -134,22 +135,23 @@ class Workers {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       for (Worker& worker : workers_) {
-        if (!reap(worker)) continue;
-        if (is_unread(worker)) end_by(SIGPIPE);
-        if (ended_well(worker) || worker.ended_by_us) continue;
-        const Error error = error_of(worker);
-        if (!cause.error()) {
-          server_->abort(error.cause);
-          deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-        }
-        cause.hear(worker.rank, error);
+        if (reap(worker)) hear_end(worker, cause);
       }
+      if (cause.error()) deadline = std::min(deadline, std::chrono::steady_clock::now() + kPatience);
       if (std::chrono::steady_clock::now() > deadline) signal_all(SIGKILL);
     }
     if (cause.error()) return *cause.error();
     const bool stopped = std::any_of(workers_.begin(), workers_.end(),
                                      [](const Worker& w) { return stopped_well(*w.status); });
     return stopped ? LoopEnd::stopped : LoopEnd::finished;
+  }
+
+  void hear_end(const Worker& worker, Cause& cause) {
+    if (is_unread(worker)) end_by(SIGPIPE);
+    if (ended_well(worker) || worker.ended_by_us) return;
+    const Error error = error_of(worker);
+    if (!cause.error()) server_->abort(error.cause);
+    cause.hear(worker.rank, error);
   }
 
   static bool stopped_well(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == kExitStopped; }
