@@ -29,6 +29,13 @@ void flush_output() {
   if (std::ferror(stdout) != 0 && is_unread(STDOUT_FILENO)) end_by(SIGPIPE);
 }
 
+Status check_output() {
+  flush_output();
+  if (std::ferror(stdout) == 0) return {};
+  return Error{"E011", "not all of the output could be written", "", "room where standard output goes",
+               TENON_E_IO};
+}
+
 void end_process(int code) {
   flush_output();
   std::fflush(nullptr);  // files that plugins left open

@@ -2,11 +2,16 @@
 // no other end.
 #pragma once
 
+#include "base/result.h"
+
 namespace tenon::cli {
 
 // Before the first plugin is loaded: one that writes to a socket whose peer is gone gets an error, as it does
 // in any program that serves sockets, and does not end the process. So does what this process prints.
 void ignore_closed_pipes();
+
+// Error E011 where not all that was printed could be written.
+Status check_output();
 
 // Writes out what was printed. Where nobody reads standard output any more, ends the process by SIGPIPE, as
 // other programs end then.

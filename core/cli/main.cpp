@@ -9,6 +9,7 @@
 
 #include "base/trail.h"
 #include "cli/command_line.h"
+#include "cli/ending.h"
 #include "cli/exit_code.h"
 #include "cli/files.h"
 #include "cli/job.h"
@@ -279,7 +280,9 @@ int main_of(int argc, char** argv) {
   const auto tell = [&](const Error& error) { return print_error(error, arguments.json); };
   const auto run = [&] {
     const auto code = run_of(*line->verb)(*places, arguments);
-    return code.ok() ? *code : tell(code.error());
+    if (!code.ok()) return tell(code.error());
+    const Status written = check_output();
+    return written.ok() ? *code : print_error(written.error(), false);
   };
   return runs_plugins(*line->verb) ? supervise(run, tell) : run();
 }

@@ -222,6 +222,19 @@ TEST(Readers, that_go_away_end_a_run_by_the_signal_for_that) {
   }
 }
 
+TEST(Readers, without_room_are_an_error) {
+  for (const char* const words : {"check tiny.lua", "plan tiny.lua --json", "plugins", "train tiny.lua"}) {
+    SCOPED_TRACE(words);
+    const Workplace place;
+    const std::string line = std::string(TENON) + " " + words + " >/dev/full";
+    Command command({"/bin/bash", "-c", line}, place.path());
+    const CommandResult result = command.finish(kPatience);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_NE(result.err.find("error[E011]: not all of the output could be written"), std::string::npos)
+        << result.err;
+  }
+}
+
 // -- A worker ---------------------------------------------------------------------------------------------
 
 TEST(Workers, do_nothing_for_a_launcher_that_is_gone) {

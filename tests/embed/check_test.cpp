@@ -1,5 +1,6 @@
 // A recipe is checked without running it.
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "combination.hpp"
 #include "support.h"
@@ -28,9 +29,11 @@ TEST(Check, tells_what_opening_would) {
   const Json recipe = recipe_of(mesh, "corpus.txt", false);
   tenon_check_result result{};
   result.struct_size = sizeof result;
+  std::thread([] {}).join();  // a sanitizer has its own beside the first
+  const int threads = num_threads();
   const Outcome checked = check(context, recipe, folder.path(), run_options(), &result);
   ASSERT_EQ(checked.code, TENON_OK) << checked.text;
-  EXPECT_EQ(num_threads(), 1);
+  EXPECT_EQ(num_threads(), threads);
   OpenRun run(context, recipe, folder.path());
   ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
   EXPECT_EQ(result.ranks, 8);
