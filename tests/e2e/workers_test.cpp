@@ -229,7 +229,7 @@ TEST(Readers, without_room_are_an_error) {
     const std::string line = std::string(TENON) + " " + words + " >/dev/full";
     Command command({"/bin/bash", "-c", line}, place.path());
     const CommandResult result = command.finish(kPatience);
-    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.code, 3);
     EXPECT_NE(result.err.find("error[E011]: not all of the output could be written"), std::string::npos)
         << result.err;
   }
