@@ -33,7 +33,7 @@ local p = t.params {
   save = t.count { 0 },
   keep = t.count { 2 },
   eval = t.count { 0 },
-  optim = t.choice { "adamw", of = { "adamw", "sgd" } },
+  optim = t.choice { "adamw", of = { "adamw", "sgd", "lamb" } },
   clip = t.number { 1.0, min = 0 },
   lr = t.number { 3e-3, min = 0 },
   width = t.count { 16 },
@@ -42,6 +42,7 @@ local p = t.params {
 }
 local optim = p.optim == "adamw"
   and t.optim.adamw { lr = p.lr, clip = p.clip, weight_decay = 0.1, groups = { { match = { "*.bias" }, weight_decay = 0 } } }
+  or p.optim == "lamb" and t.optim.lamb { lr = p.lr, clip = p.clip }
   or t.optim.sgd { lr = p.lr, clip = p.clip, momentum = 0.9 }
 return t.run {
   steps = p.steps, batch = p.batch, context = 16, seed = 11,
