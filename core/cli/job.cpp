@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "host/resolve.h"
+#include "run/checkpoint/load.h"
 
 namespace tenon::cli {
 namespace fs = std::filesystem;
@@ -95,6 +96,16 @@ Status create_run(Job& job, const std::string& wanted) {
   out << run.dump(1) << '\n';
   if (!out) return Error{"E011", "cannot write " + job.directory + "/run.json", "", "", TENON_E_IO};
   return {};
+}
+
+int64_t steps_saved(const Job& job) {
+  checkpoint::PosixStorage storage;
+  const auto newest = checkpoint::find_latest(storage, job.checkpoints(), checkpoint::Depth::kStructure);
+  return newest.ok() ? newest->id.step : 0;
+}
+
+std::string resume_advice(const Job& job) {
+  return steps_saved(job) > 0 ? "tenon resume " + job.directory : "";
 }
 
 void discard_unstarted(const Job& job) {

@@ -31,6 +31,10 @@ Status create_run(Job& job, const std::string& wanted);
 // Takes back the folder of a run that failed before it had anything to keep: only run.json, and metrics
 // without a line.
 void discard_unstarted(const Job& job);
+// Of the newest checkpoint; 0: there is none, which whoever loads it will say.
+int64_t steps_saved(const Job& job);
+// What to do about a run that has ended too early; "": nothing, for it has saved nothing.
+std::string resume_advice(const Job& job);
 // Reads the run.json of an earlier `tenon train`. Error R021.
 Result<Job> job_from_run(const std::string& directory);
 

@@ -69,13 +69,6 @@ Result<Job> evaluate_job(const Places& places, PluginRegistry& registry, const A
   return job;
 }
 
-// Of the newest checkpoint; 0: there is none, which whoever loads it will say.
-int64_t steps_saved(const Job& job) {
-  checkpoint::PosixStorage storage;
-  const auto newest = checkpoint::find_latest(storage, job.checkpoints(), checkpoint::Depth::kStructure);
-  return newest.ok() ? newest->id.step : 0;
-}
-
 // Its plugins are gone when it returns: one that fails at its end has failed the run.
 Result<LoopEnd> start_run(const Places& places, const Arguments& arguments, Job& job) {
   PluginRegistry registry(places.registry);
@@ -85,7 +78,6 @@ Result<LoopEnd> start_run(const Places& places, const Arguments& arguments, Job&
   TENON_CHECK(check_job(job, checked, job.ranks));  // before a folder is made
   TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, 0, job.recipe.steps));
   TENON_CHECK(create_run(job, arguments.run_dir));
-  trail::advise("tenon resume " + job.directory);
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
   const Task task{Task::Kind::train, arguments.threads, style_of(arguments), tracing};
@@ -114,7 +106,7 @@ int tell_finished(const Job& job) {
 Result<LoopEnd> go_on(const Places& places, const Arguments& arguments, const Job& job, int64_t saved) {
   PluginRegistry registry(places.registry);
   TENON_TRY(const Tracing tracing, prepare_trace(arguments.tracing, saved, job.recipe.steps));
-  trail::advise("tenon resume " + job.directory);
+  trail::advise(resume_advice(job));
   install_stop_handler();
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);

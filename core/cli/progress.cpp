@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/trail.h"
 #include "cli/ending.h"
 #include "cli/files.h"
 
@@ -47,7 +48,7 @@ std::string human_seconds(double seconds) {
 
 Result<std::unique_ptr<Progress>> Progress::create(const PluginSet& plugins, const Job& job, Style style,
                                                    const std::string& trace) {
-  std::unique_ptr<Progress> out(new Progress(style, trace));
+  std::unique_ptr<Progress> out(new Progress(job, style, trace));
   for (const auto& sink : plugins.sinks) {
     auto config = config_of<tenon_sink_config>(sink);
     config.directory = job.directory.c_str();
@@ -239,6 +240,7 @@ Status Progress::on_eval(const Session& session, const EvalResult& eval, double 
 
 Status Progress::on_save(const Session& session, const std::string& path, double seconds) {
   saves_.add(seconds);
+  trail::advise(resume_advice(job_));
   line(fmt::format("save {:>5}  {}  {:.0f} ms", session.steps_done(), path, seconds * 1e3));
   return record("save", session, {{"seconds", seconds}}, {{"path", path}});
 }

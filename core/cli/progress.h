@@ -16,7 +16,7 @@ namespace tenon::cli {
 class Progress final : public LoopObserver {
  public:
   enum class Style : uint8_t { live, plain, json };
-  // Opens the recipe's sinks in the folder of the run.
+  // Opens the recipe's sinks in the folder of the run, which is borrowed.
   // `trace`: the file that a trace is written into.
   static Result<std::unique_ptr<Progress>> create(const PluginSet& plugins, const Job& job, Style style,
                                                   const std::string& trace);
@@ -35,7 +35,8 @@ class Progress final : public LoopObserver {
     const tenon_sink* table;
     Handle<tenon_sink_state> state;
   };
-  Progress(Style style, std::string trace) : style_(style), trace_(std::move(trace)) {}
+  Progress(const Job& job, Style style, std::string trace)
+      : job_(job), style_(style), trace_(std::move(trace)) {}
   struct Metric {
     const char* name;
     double value;
@@ -59,6 +60,7 @@ class Progress final : public LoopObserver {
   Status report_memory(const Session& session);
   double median_seconds() const;
 
+  const Job& job_;
   Style style_;
   std::string trace_;
   bool live_open_ = false;

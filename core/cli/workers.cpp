@@ -189,8 +189,7 @@ class Workers {
   }
 
   Error error_of(const Worker& worker) const {
-    const std::string fix =
-        task_.kind == Task::Kind::bench ? "" : fmt::format("tenon resume {}", job_.directory);
+    const std::string fix = resume_advice(job_);
     const std::string who = fmt::format("rank {} (process {})", worker.rank, worker.pid);
     if (auto error = error_of_report(read_report(worker))) {  // before whatever became of it at its end
       error->cause = fmt::format("rank {}: {}", worker.rank, error->cause);

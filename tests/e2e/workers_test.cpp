@@ -69,7 +69,7 @@ TEST(Workers, a_death_is_an_error_in_json_too) {
   const Workplace place;
   const auto command =
       place.start(with({"train", "tiny.lua", "--json", "-n", "2", "--run-dir", "run"}, kLong));
-  ASSERT_TRUE(command->wait_for("\"event\":\"step\"", kPatience));
+  ASSERT_TRUE(command->wait_for("\"event\":\"save\"", kPatience));
   const pid_t pid = worker_of(*command, 1);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(kill(pid, SIGKILL), 0);
@@ -116,6 +116,24 @@ pid_t child_of(const Command& command) {
     if (process.pid != command.pid()) return process.pid;
   }
   return 0;
+}
+
+// There is nothing to go on from.
+TEST(Workers, a_death_before_the_first_save_comes_without_advice) {
+  for (const bool worker : {false, true}) {
+    const Workplace place;
+    const std::vector<std::string> many{"steps=1000000", worker ? "comm=comm/ucx" : "comm=comm/local"};
+    const auto command =
+        place.start(with({"train", "tiny.lua", "--json", "-n", "2", "--run-dir", "run"}, many));
+    ASSERT_TRUE(command->wait_for("\"event\":\"step\"", kPatience));
+    const pid_t pid = worker ? worker_of(*command, 1) : child_of(*command);
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    const CommandResult result = command->finish(kPatience);
+    const json error = parse_lines(result.out).back().at("error");
+    EXPECT_EQ(error.at("code"), "W002");
+    EXPECT_EQ(error.at("fix"), "");
+  }
 }
 
 void expect_death_of_threads_is_told(int ranks, int signal) {
