@@ -32,8 +32,12 @@ CLI::Validator number_where(bool (*holds)(double), const char* what, const char*
           },
           description};
 }
-CLI::Validator above_0() {
-  return number_where([](double x) { return x > 0; }, "above 0", "POSITIVE");
+// Of a machine: beyond these a step takes no time, or for ever.
+CLI::Validator per_second() {
+  return number_where([](double x) { return x >= 1 && x <= 1e30; }, "from 1 to 1e30", "POSITIVE");
+}
+CLI::Validator seconds() {
+  return number_where([](double x) { return x >= 0 && x <= 1e9; }, "from 0 to 1e9", "NONNEGATIVE");
 }
 CLI::Validator from_0() {
   return number_where([](double x) { return x >= 0; }, "from 0 up", "NONNEGATIVE");
@@ -42,9 +46,12 @@ CLI::Validator from_0() {
 // CLI11 reads -1 bytes as 2^64 - 1.
 CLI::Validator size_in_bytes() {
   return {[](std::string& given) {
-            if (given.find('-') != std::string::npos)
-              return fmt::format("wants bytes, as 4096 or 16GiB, got '{}'", given);
-            return CLI::AsSizeValue(false)(given);
+            const std::string text = given;
+            if (given.find('-') == std::string::npos) {
+              std::string wrong = CLI::AsSizeValue(false)(given);
+              if (!wrong.empty() || given != "0") return wrong;
+            }
+            return fmt::format("wants bytes, as 4096 or 16GiB, got '{}'", text);
           },
           "SIZE"};
 }
@@ -61,7 +68,8 @@ void add_memory(CLI::App& verb, Arguments& a) {
 }
 
 void add_running(CLI::App& verb, Arguments& a) {
-  verb.add_option("--threads", a.threads, "threads of each rank (default: cores / ranks)")->check(positive());
+  verb.add_option("--threads", a.threads, "threads of each rank (default: cores / ranks)")
+      ->check(CLI::Range(1, 4096));
 }
 
 void add_run(CLI::App& verb, Arguments& a) {
@@ -90,11 +98,11 @@ void add_plan_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--svg", a.plan.svg, "write it as a picture (.svg)");
   GivenMachine& machine = a.plan.machine;
   verb.add_option("--flops", machine.flops, "operations a second of a rank, for the simulation")
-      ->check(above_0());
+      ->check(per_second());
   verb.add_option("--memory-bandwidth", machine.memory_bytes, "bytes a second of its memory")
-      ->check(above_0());
-  verb.add_option("--link-bandwidth", machine.link_bytes, "bytes a second of its link")->check(above_0());
-  verb.add_option("--link-latency", machine.link_latency, "seconds for the first byte")->check(from_0());
+      ->check(per_second());
+  verb.add_option("--link-bandwidth", machine.link_bytes, "bytes a second of its link")->check(per_second());
+  verb.add_option("--link-latency", machine.link_latency, "seconds for the first byte")->check(seconds());
 }
 
 void add_sample_options(CLI::App& verb, Arguments& a) {

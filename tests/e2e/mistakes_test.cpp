@@ -444,14 +444,23 @@ TEST(CommandLine, mistakes) {
                error + "unknown option '--frobnicate' for tenon train\n  fix: tenon train --help\n");
   expect_error(place, {"train", "tiny.lua", "-n", "0"}, 2,
                error + "--ranks: Value 0 not in range 1 to 1048576\n  fix: tenon train --help\n");
+  expect_error(place, {"train", "tiny.lua", "--threads", "1048576"}, 2,
+               error + "--threads: Value 1048576 not in range 1 to 4096\n  fix: tenon train --help\n");
   expect_error(place, {"sample", "run", "--temperature", "-1"}, 2,
                error + "--temperature: wants a number from 0 up, got '-1'\n  fix: tenon sample --help\n");
   const std::tuple<const char*, const char*, const char*> numbers[] = {
-      {"--flops", "nan", "a number above 0"},          {"--flops", "inf", "a number above 0"},
-      {"--flops", "1e999", "a number above 0"},        {"--memory-bandwidth", "0", "a number above 0"},
-      {"--link-bandwidth", "x", "a number above 0"},   {"--link-latency", "nan", "a number from 0 up"},
-      {"--rank", "-1", "a number from 0 up"},          {"--memory", "-1", "bytes, as 4096 or 16GiB"},
-      {"--memory", "-1GiB", "bytes, as 4096 or 16GiB"}};
+      {"--flops", "nan", "a number from 1 to 1e30"},
+      {"--flops", "inf", "a number from 1 to 1e30"},
+      {"--flops", "1e999", "a number from 1 to 1e30"},
+      {"--memory-bandwidth", "0", "a number from 1 to 1e30"},
+      {"--link-bandwidth", "x", "a number from 1 to 1e30"},
+      {"--link-latency", "nan", "a number from 0 to 1e9"},
+      {"--rank", "-1", "a number from 0 up"},
+      {"--memory", "-1", "bytes, as 4096 or 16GiB"},
+      {"--memory", "-1GiB", "bytes, as 4096 or 16GiB"},
+      {"--memory", "0", "bytes, as 4096 or 16GiB"},
+      {"--memory", "0GiB", "bytes, as 4096 or 16GiB"},
+      {"--link-latency", "1e308", "a number from 0 to 1e9"}};
   for (const auto& [option, value, wanted] : numbers) {
     expect_error(place, {"plan", "tiny.lua", option, value}, 2,
                  error + option + ": wants " + wanted + ", got '" + value + "'\n  fix: tenon plan --help\n");

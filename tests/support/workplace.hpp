@@ -40,9 +40,8 @@ local p = t.params {
   vocab = t.count { 256 },
   dropout = t.number { 0.1 },
 }
-local optim = p.optim == "adamw"
+local optim = p.optim == "lamb" and t.optim.lamb { lr = p.lr, clip = p.clip } or p.optim == "adamw"
   and t.optim.adamw { lr = p.lr, clip = p.clip, weight_decay = 0.1, groups = { { match = { "*.bias" }, weight_decay = 0 } } }
-  or p.optim == "lamb" and t.optim.lamb { lr = p.lr, clip = p.clip }
   or t.optim.sgd { lr = p.lr, clip = p.clip, momentum = 0.9 }
 return t.run {
   steps = p.steps, batch = p.batch, context = 16, seed = 11,
