@@ -118,7 +118,7 @@ class Propagator {
     Value value = source_.value(id);
     value.placement.dims.resize(value.dims.size());
     value.placement = pinned(value.pins, value.placement);
-    TENON_CHECK(divides(value));
+    TENON_CHECK(divides(value, value.role == Role::input ? "/context" : value.pointer));
     natural_[id] = value.placement;
     const auto made = static_cast<ValueId>(out_.graph.values().size());
     for (const Pin& pin : value.pins) {
@@ -128,11 +128,13 @@ class Propagator {
     return {};
   }
 
-  Status divides(const Value& value) {
+  // `pointer`: where the recipe has what makes it.
+  Status divides(const Value& value, const std::string& pointer) {
     auto local = local_dims(value.dims, value.placement, mesh_);
     if (local.ok()) return {};
     Error error = std::move(local).error();
     error.cause = value.name + ": " + error.cause;
+    error.place = pointer;
     return error;
   }
 
@@ -202,6 +204,7 @@ class Propagator {
       placed.out[k] = out_.map[op.out[k]] = out_.graph.add_value(std::move(value));
     }
     const size_t before = out_.graph.reasons.size();
+    reading_ = op.pointer;
     for (size_t i = 0; i < op.in.size(); ++i) {
       const auto asked = [&](AxisId axis) {
         const auto avoided = avoided_.find(op.out[0]);
@@ -210,7 +213,7 @@ class Propagator {
       };
       TENON_TRY(placed.in[i], bring(op, i, typing.inputs[i], asked));
     }
-    for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id)));
+    for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id), op.pointer));
     TENON_CHECK(map_accumulators(op, placed));
     if (op.gradient_of != kNone) placed.gradient_of = op_map_[op.gradient_of];
     for (auto* ids : {&placed.grad_in, &placed.grad_out}) {
@@ -318,7 +321,7 @@ class Propagator {
                   [&](const Origin& origin) { return std::ranges::count(step.axes, origin.axis) > 0; });
     const Origin& cut_by = reason.wanted_by.by.empty() ? reason.had_by : reason.wanted_by;
     if (step.after.sharded_dim(step.axis) && !cut_by.by.empty()) value.origins.push_back(cut_by);
-    TENON_CHECK(divides(value));
+    TENON_CHECK(divides(value, reading_));
     const int layer = value.layer;
     const ValueId to = out_.graph.add_value(std::move(value));
     Op op{find_op(name_of(step.kind)), {from}, {to}, {}, phase, layer, {}, step.axes, stage, {}, {}};
@@ -337,6 +340,7 @@ class Propagator {
   bool retry_ = false;
   PlacedGraph out_;
   std::vector<Placement> natural_;  // per source value, as its op made it
+  std::string reading_;             // where the recipe has the op that is being placed
   std::vector<OpId> op_map_;        // per source op
   const Reasons reasons_;
   std::map<std::pair<ValueId, int>, std::vector<ValueId>> cache_;  // (value, stage): its resharded forms
