@@ -12,55 +12,120 @@ struct Placed {
   Lifetime life;
 };
 
-// Sorted by address, in blocks, so that little moves when one more is inserted.
-class ByAddress {
+// Some that lie one behind the other by address, and what is true of all of them.
+class Block {
  public:
-  ByAddress() : blocks_(1) {}
+  explicit Block(std::vector<Placed> entries) : entries_(std::move(entries)) {}
+
+  const std::vector<Placed>& entries() const { return entries_; }
+  uint64_t lo() const { return entries_.front().lo; }
 
   void insert(const Placed& entry) {
-    const auto begins = [](const std::vector<Placed>& block) { return block.front().lo; };
-    auto block = std::ranges::upper_bound(blocks_.begin() + 1, blocks_.end(), entry.lo, {}, begins) - 1;
-    block->insert(std::ranges::upper_bound(*block, entry.lo, {}, &Placed::lo), entry);
-    if (block->size() < kMost) return;
-    std::vector<Placed> rest(block->begin() + kMost / 2, block->end());
-    block->resize(kMost / 2);
+    entries_.insert(std::ranges::upper_bound(entries_, entry.lo, {}, &Placed::lo), entry);
+    summed_ = false;
+  }
+  // What is cut off: the upper half.
+  Block halve() {
+    const auto half = entries_.begin() + std::ssize(entries_) / 2;
+    Block out(std::vector<Placed>(half, entries_.end()));
+    entries_.erase(half, entries_.end());
+    summed_ = false;
+    return out;
+  }
+
+  // Before what follows is asked: many more are inserted than looked at.
+  void sum_up() {
+    if (summed_) return;
+    summed_ = true;
+    first_begin_ = first_end_ = UINT64_MAX;
+    last_begin_ = last_end_ = hi_ = room_ = 0;
+    for (const Placed& entry : entries_) {
+      if (hi_ > 0 && entry.lo > hi_) room_ = std::max(room_, entry.lo - hi_);
+      hi_ = std::max(hi_, entry.hi);
+      first_begin_ = std::min(first_begin_, entry.life.lo);
+      last_begin_ = std::max(last_begin_, entry.life.lo);
+      first_end_ = std::min(first_end_, entry.life.hi);
+      last_end_ = std::max(last_end_, entry.life.hi);
+    }
+  }
+  uint64_t hi() const { return hi_; }
+  // None is in use at that time.
+  bool apart(const Lifetime& life) const { return life.hi < first_begin_ || last_end_ < life.lo; }
+  // All are, and between them is no room for so many bytes.
+  bool solid(const Lifetime& life, uint64_t bytes) const {
+    return last_begin_ <= life.hi && life.lo <= first_end_ && room_ < bytes;
+  }
+
+ private:
+  std::vector<Placed> entries_;  // by address, at least one
+  bool summed_ = false;
+  uint64_t hi_ = 0, room_ = 0;
+  uint64_t first_begin_ = 0, last_begin_ = 0, first_end_ = 0, last_end_ = 0;  // of their lives
+};
+
+// Sorted by address, in blocks, so that little moves when one more is inserted, and most is not looked at.
+class ByAddress {
+ public:
+  void insert(const Placed& entry) {
+    if (blocks_.empty()) return blocks_.push_back(Block({entry}));
+    auto block = std::ranges::upper_bound(blocks_.begin() + 1, blocks_.end(), entry.lo, {}, &Block::lo) - 1;
+    block->insert(entry);
+    if (block->entries().size() < kMost) return;
+    Block rest = block->halve();
     blocks_.insert(block + 1, std::move(rest));
   }
 
-  // Goes through the entries that overlap a lifetime, by address.
+  // Goes through what is in the way of so many bytes at some time, by address: entries, or whole blocks.
   class Cursor {
    public:
-    Cursor(const ByAddress& list, const Lifetime& life)
-        : blocks_(list.blocks_), life_(life), entry_(blocks_[0].data()), end_(entry_ + blocks_[0].size()) {
-      settle();
+    Cursor(ByAddress& list, const Lifetime& life, uint64_t bytes)
+        : blocks_(list.blocks_), life_(life), bytes_(bytes) {
+      next();
     }
-    const Placed* at() const { return entry_; }  // NULL: no more
+    bool ended() const { return ended_; }
+    uint64_t lo() const { return lo_; }
+    uint64_t hi() const { return hi_; }
+
     void next() {
-      ++entry_;
-      settle();
+      if (next_entry()) return;
+      for (; !blocks_.empty();) {
+        Block& block = blocks_.front();
+        blocks_ = blocks_.subspan(1);
+        block.sum_up();
+        if (block.apart(life_)) continue;
+        if (block.solid(life_, bytes_)) return stand(block.lo(), block.hi());
+        entries_ = block.entries();
+        if (next_entry()) return;
+      }
+      ended_ = true;
     }
 
    private:
-    void settle() {
-      while (true) {
-        while (entry_ != end_ && !entry_->life.overlaps(life_)) ++entry_;
-        if (entry_ != end_) return;
-        if (blocks_.size() == 1) break;
-        blocks_ = blocks_.subspan(1);
-        entry_ = blocks_[0].data();
-        end_ = entry_ + blocks_[0].size();
+    bool next_entry() {
+      while (!entries_.empty()) {
+        const Placed& entry = entries_.front();
+        entries_ = entries_.subspan(1);
+        if (!entry.life.overlaps(life_)) continue;
+        stand(entry.lo, entry.hi);
+        return true;
       }
-      entry_ = nullptr;
+      return false;
+    }
+    void stand(uint64_t lo, uint64_t hi) {
+      lo_ = lo;
+      hi_ = hi;
     }
 
-    std::span<const std::vector<Placed>> blocks_;  // the first is where it is
+    std::span<Block> blocks_;  // behind where it is
+    std::span<const Placed> entries_ = {};
     Lifetime life_;
-    const Placed *entry_, *end_;
+    uint64_t bytes_, lo_ = 0, hi_ = 0;
+    bool ended_ = false;
   };
 
  private:
-  static constexpr size_t kMost = 512;
-  std::vector<std::vector<Placed>> blocks_;
+  static constexpr size_t kMost = 128;
+  std::vector<Block> blocks_;
 };
 
 // The lowest address that is free among what some cursors find; each entry once.
@@ -69,12 +134,11 @@ uint64_t first_gap(std::span<ByAddress::Cursor> cursors, uint64_t bytes) {
   while (true) {
     ByAddress::Cursor* lowest = nullptr;
     for (ByAddress::Cursor& cursor : cursors) {
-      while (cursor.at() != nullptr && cursor.at()->hi <= at) cursor.next();
-      if (cursor.at() != nullptr && (lowest == nullptr || cursor.at()->lo < lowest->at()->lo))
-        lowest = &cursor;
+      while (!cursor.ended() && cursor.hi() <= at) cursor.next();
+      if (!cursor.ended() && (lowest == nullptr || cursor.lo() < lowest->lo())) lowest = &cursor;
     }
-    if (lowest == nullptr || lowest->at()->lo >= at + bytes) return at;
-    at = lowest->at()->hi;
+    if (lowest == nullptr || lowest->lo() >= at + bytes) return at;
+    at = lowest->hi();
   }
 }
 
@@ -87,9 +151,9 @@ class Level {
   // Within two neighbouring spans.
   bool holds(const Lifetime& life) const { return span_of(life.hi) - span_of(life.lo) < 2; }
 
-  uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
-    std::array<ByAddress::Cursor, 2> cursors{ByAddress::Cursor(long_, life),
-                                             ByAddress::Cursor(pairs_[span_of(life.lo)], life)};
+  uint64_t first_gap(const Lifetime& life, uint64_t bytes) {
+    std::array<ByAddress::Cursor, 2> cursors{ByAddress::Cursor(long_, life, bytes),
+                                             ByAddress::Cursor(pairs_[span_of(life.lo)], life, bytes)};
     return tenon::first_gap(cursors, bytes);
   }
 
@@ -118,7 +182,7 @@ class Shelf {
     levels_.emplace_back(span, end);
   }
 
-  uint64_t first_gap(const Lifetime& life, uint64_t bytes) const {
+  uint64_t first_gap(const Lifetime& life, uint64_t bytes) {
     return std::ranges::find_if(levels_, [&](const Level& level) { return level.holds(life); })
         ->first_gap(life, bytes);
   }
