@@ -1,7 +1,6 @@
 #include "plan/program/kernel_desc.h"
 
 #include <bit>
-#include <charconv>
 
 namespace tenon {
 
@@ -42,28 +41,29 @@ KernelDesc::KernelDesc(const Instr& instr, bool exact, int64_t start_shift) : ki
 }
 
 std::string kernel_key(const Instr& instr, int64_t start_shift) {
-  std::string key = instr.kind;
-  const auto number = [&key](char before, int64_t n) {
-    char digits[24];
+  std::string key;
+  key.reserve(256);
+  const auto word = [&key](char before, int64_t n) {
     key += before;
-    key.append(digits, std::to_chars(digits, digits + sizeof digits, n).ptr);
+    key.append(reinterpret_cast<const char*>(&n), sizeof n);
   };
   const auto shape = [&](char before, const Operand& operand) {
-    number(before, static_cast<int64_t>(operand.dtype));
-    for (int64_t size : operand.dims) number(',', size);
+    word(before, static_cast<int64_t>(operand.dtype));
+    for (int64_t size : *operand.dims) word(',', size);
   };
-  number(' ', instr.accumulate ? 1 : 0);
-  number(' ', instr.inplace);
-  number(' ', start_shift);
+  key += instr.kind;
+  word(' ', instr.accumulate ? 1 : 0);
+  word(' ', instr.inplace);
+  word(' ', start_shift);
   for (const Operand& operand : instr.in) shape('|', operand);
   for (const Operand& operand : instr.out) shape('>', operand);
-  for (const auto& [name, value] : instr.attrs) {
+  for (const auto& [name, value] : *instr.attrs) {
     key += ' ';
     key += name;
     if (const auto* integer = std::get_if<int64_t>(&value))
-      number('=', *integer);
+      word('\0', *integer);
     else
-      number('~', std::bit_cast<int64_t>(std::get<double>(value)));
+      word('\1', std::bit_cast<int64_t>(std::get<double>(value)));
   }
   return key;
 }

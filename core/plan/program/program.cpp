@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <concepts>
 #include <deque>
-#include <iterator>
+#include <utility>
 
 #include "base/assert.h"
 #include "graph/ops.h"
@@ -163,40 +165,87 @@ Held held_by(const Program& program, const TensorInfo& tensor, int64_t rank) {
 
 namespace {
 
-std::string shape(const Operand& operand) {
-  return fmt::format("{}[{}]", name_of(operand.dtype), fmt::join(operand.dims, " "));
-}
+// Appends to a text. A format would be read anew for each of a program's many operands.
+class Writer {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
 
-std::string attrs_text(const Attrs& attrs) {
-  std::string out;
-  for (const auto& [key, value] : attrs) {
-    out += std::holds_alternative<int64_t>(value) ? fmt::format(" {}={}", key, std::get<int64_t>(value))
-                                                  : fmt::format(" {}={}", key, std::get<double>(value));
+  Writer& operator<<(std::string_view text) {
+    out_ += text;
+    return *this;
   }
-  return out;
+  template <std::integral Number>
+  Writer& operator<<(Number number) {
+    char digits[24];
+    out_.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+    return *this;
+  }
+  template <class Items>
+  Writer& list(const Items& items, std::string_view between) {
+    bool first = true;
+    for (const auto& item : items) *this << (std::exchange(first, false) ? "" : between) << item;
+    return *this;
+  }
+  // Blanks before or behind it, up to a width.
+  Writer& right(std::string_view text, size_t width) {
+    out_.append(width - std::min(width, text.size()), ' ');
+    return *this << text;
+  }
+  Writer& left(std::string_view text, size_t width) {
+    *this << text;
+    out_.append(width - std::min(width, text.size()), ' ');
+    return *this;
+  }
+
+ private:
+  std::string& out_;
+};
+
+void write_shape(Writer& out, const Operand& operand) {
+  out << name_of(operand.dtype) << "[";
+  out.list(operand.dims, " ") << "]";
 }
 
-std::string names(const std::vector<Operand>& operands, size_t most) {
-  std::string out;
-  for (size_t i = 0; i < operands.size() && i < most; ++i) out += (i > 0 ? ", " : "") + operands[i].name;
-  if (operands.size() > most) out += fmt::format(", ... ({} in all)", operands.size());
-  return out;
+void write_attrs(Writer& out, const Attrs& attrs) {
+  for (const auto& [key, value] : attrs) {
+    out << " " << key << "=";
+    if (const auto* whole = std::get_if<int64_t>(&value))
+      out << *whole;
+    else
+      out << fmt::format("{}", std::get<double>(value));
+  }
 }
 
-std::string line(const Program& program, InstrId id) {
+void write_names(Writer& out, const std::vector<Operand>& operands, size_t most) {
+  for (size_t i = 0; i < operands.size() && i < most; ++i) out << (i > 0 ? ", " : "") << operands[i].name;
+  if (operands.size() > most) out << ", ... (" << operands.size() << " in all)";
+}
+
+void write_axes(Writer& out, const Program& program, const Instr& instr) {
+  const auto name = [&](AxisId axis) -> std::string_view { return program.mesh.axes[axis].name; };
+  const TransferKind kind = transfer_of(instr);
+  if (is_one_way(kind)) {
+    out << (kind == TransferKind::send ? " to " : " from ") << name(instr.axes[0]) << " " << instr.peer;
+    return;
+  }
+  for (size_t i = 0; i < instr.axes.size(); ++i) out << (i == 0 ? " over " : ",") << name(instr.axes[i]);
+}
+
+void write_line(Writer& out, const Program& program, InstrId id) {
   const Instr& instr = program.instrs[id];
   const Operand& first = instr.out.empty() ? instr.in.front() : instr.out.front();
-  std::string axes;
-  for (AxisId axis : instr.axes) axes += (axes.empty() ? " over " : ",") + program.mesh.axes[axis].name;
-  if (transfer_of(instr) == TransferKind::send)
-    axes = fmt::format(" to {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
-  if (transfer_of(instr) == TransferKind::recv)
-    axes = fmt::format(" from {} {}", program.mesh.axes[instr.axes[0]].name, instr.peer);
-  std::string waits;
-  if (!instr.waits.empty()) waits = fmt::format("  wait {}", fmt::join(instr.waits, ","));
-  return fmt::format("{:5} {:<8} {} {:<20} {} {} {} <- {}{}{}{}\n", id, program.lanes[instr.lane],
-                     name_of(instr.phase), instr.kind, names(instr.out, 3), instr.accumulate ? "+=" : "=",
-                     shape(first), names(instr.in, 4), axes, attrs_text(instr.attrs), waits);
+  out.right(std::to_string(id), 5) << " ";
+  out.left(program.lanes[instr.lane], 8) << " " << name_of(instr.phase) << " ";
+  out.left(instr.kind, 20) << " ";
+  write_names(out, instr.out, 3);
+  out << (instr.accumulate ? " += " : " = ");
+  write_shape(out, first);
+  out << " <- ";
+  write_names(out, instr.in, 4);
+  write_axes(out, program, instr);
+  write_attrs(out, instr.attrs);
+  if (!instr.waits.empty()) (out << "  wait ").list(instr.waits, ",");
+  out << "\n";
 }
 
 }  // namespace
@@ -210,13 +259,14 @@ std::string text(const Program& program, const PrintOptions& options) {
     out += fmt::format("param {} {}{} {}\n", param.name, name_of(param.operand.dtype), text(param.dims),
                        text(param.placement, param.dims, program.mesh));
   }
+  Writer writer(out);
   int folded = 0;
   for (InstrId id = 0; id < program.instrs.size(); ++id) {
     if (options.fold && program.instrs[id].microbatch > 0) {
       ++folded;
       continue;
     }
-    out += line(program, id);
+    write_line(writer, program, id);
   }
   if (folded > 0) {
     out += fmt::format("({} instructions of microbatches 1 to {} not shown)\n", folded,
@@ -230,35 +280,35 @@ std::string text(const Program& program, const PrintOptions& options) {
 
 std::string serialize(const Program& program) {
   std::string out = text(program, {.fold = false});
-  auto sink = std::back_inserter(out);
+  Writer writer(out);
   const auto place = [&](const Operand& operand) {
     if (operand.buffer == kNone) {
-      fmt::format_to(sink, " -");
+      writer << " -";
       return;
     }
     const Buffer& buffer = program.buffers[operand.buffer];
-    fmt::format_to(sink, " {}:{}:{}{}+{}", operand.name, shape(operand), name_of(buffer.space), buffer.offset,
-                   operand.offset);
+    write_shape(writer << " " << operand.name << ":", operand);
+    writer << ":" << name_of(buffer.space) << buffer.offset << "+" << operand.offset;
   };
   for (const Instr& instr : program.instrs) {
     for (const Operand& operand : instr.in) place(operand);
-    fmt::format_to(sink, " ->");
+    writer << " ->";
     for (const Operand& operand : instr.out) place(operand);
     place(instr.workspace);
-    fmt::format_to(sink, " {} {} {} {} {} {} {} {}\n", fmt::join(instr.axes, ","), instr.inplace,
-                   instr.microbatch, instr.stage, instr.peer, instr.layout, instr.offset_step,
-                   static_cast<uint32_t>(instr.reduction));
+    (writer << " ").list(instr.axes, ",") << " " << instr.inplace << " " << instr.microbatch << " ";
+    writer << instr.stage << " " << instr.peer << " " << instr.layout << " " << instr.offset_step << " "
+           << static_cast<uint32_t>(instr.reduction) << "\n";
   }
   for (const FlatLayout& layout : program.layouts) {
-    fmt::format_to(sink, "layout {} {} axes {} depth {} cuts {}:", layout.elements, layout.level,
-                   fmt::join(layout.axes, ","), layout.param_depth, fmt::join(layout.cuts, ","));
+    (writer << "layout " << layout.elements << " " << layout.level << " axes ").list(layout.axes, ",");
+    (writer << " depth " << layout.param_depth << " cuts ").list(layout.cuts, ",") << ":";
     for (const auto& leaf : layout.leaves)
-      fmt::format_to(sink, " {} {} {} {}", leaf.param, leaf.first, leaf.count, leaf.group);
-    fmt::format_to(sink, "\n");
+      writer << " " << leaf.param << " " << leaf.first << " " << leaf.count << " " << leaf.group;
+    writer << "\n";
   }
   for (const auto* tensors : {&program.params, &program.states}) {
     for (const TensorInfo& tensor : *tensors) {
-      fmt::format_to(sink, " {} {} {}", tensor.layout, tensor.leaf, tensor.copy);
+      writer << " " << tensor.layout << " " << tensor.leaf << (tensor.copy ? " true" : " false");
       place(tensor.operand);
     }
   }
@@ -266,10 +316,11 @@ std::string serialize(const Program& program) {
     for (const auto& [name, operand] : set) place(operand);
   }
   for (const auto& [name, operand] : program.outputs) {
-    fmt::format_to(sink, " {}", name);
+    writer << " " << name;
     place(operand);
   }
-  fmt::format_to(sink, " {} {}\n", fmt::join(program.batch_axes, ","), fmt::join(program.seq_axes, ","));
+  (writer << " ").list(program.batch_axes, ",") << " ";
+  writer.list(program.seq_axes, ",") << "\n";
   return out;
 }
 
