@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "graph/ops.h"
 
@@ -96,10 +97,11 @@ Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, c
   for (size_t i = 0; i < targets.size(); ++i) {
     // The gradient keeps the parameter's own dims: names as well as sizes.
     graph_.value(out[i]).dims = graph_.value(targets[i]).dims;
-    const auto it = grads_.find(targets[i]);
-    if (it != grads_.end()) acc.push_back(it->second);
-    grads_[targets[i]] = out[i];
-    std::erase(leaf_order_, targets[i]);
+    const auto [it, fresh] = grads_.try_emplace(targets[i], out[i]);
+    if (!fresh) {
+      acc.push_back(std::exchange(it->second, out[i]));
+      std::erase(leaf_order_, targets[i]);
+    }
     leaf_order_.push_back(targets[i]);
   }
   if (!acc.empty() && acc.size() != targets.size()) {
@@ -113,13 +115,15 @@ Status Backward::leaf(const std::string& kind, const std::vector<ValueId>& in, c
 Status Backward::by_row() {
   const OpDef& def = *op_.def;
   const std::string weight_grad = def.weight_grad, input_grad = def.input_grad;
-  std::stringstream passes(def.passes);
-  if (weight_grad.empty() && input_grad.empty() && passes.str().empty()) {
+  const bool passes = *def.passes != '\0';
+  if (weight_grad.empty() && input_grad.empty() && !passes) {
     return Error{"G005", std::string("op '") + def.kind + "' has no backward", "", "", TENON_E_RECIPE};
   }
   if (!weight_grad.empty()) TENON_CHECK(derive(weight_grad, Phase::weight_grad));
   if (!input_grad.empty()) TENON_CHECK(derive(input_grad, Phase::input_grad));
-  for (std::string name; passes >> name;) pass(in(name), grad(0));
+  if (!passes) return {};
+  std::stringstream names(def.passes);
+  for (std::string name; names >> name;) pass(in(name), grad(0));
   return {};
 }
 
@@ -176,8 +180,10 @@ Result<std::vector<LeafGrad>> differentiate(Graph& graph, OpId loss_op) {
   Backward backward(graph, depends_on_params(graph));
   for (OpId id = loss_op + 1; id-- > 0;) TENON_CHECK(backward.run(id, loss_op));
   std::vector<LeafGrad> leaves = backward.leaves();
+  std::vector<bool> reached(graph.values().size());
+  for (const LeafGrad& leaf : leaves) reached[leaf.param] = true;
   for (ValueId param : graph.with_role(Role::param)) {
-    if (std::none_of(leaves.begin(), leaves.end(), [param](const LeafGrad& l) { return l.param == param; })) {
+    if (!reached[param]) {
       return Error{"G005", "the loss does not depend on parameter '" + graph.value(param).name + "'", "",
                    "remove it, or use it", TENON_E_RECIPE};
     }

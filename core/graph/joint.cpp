@@ -103,7 +103,7 @@ Result<JointGraph> build_joint(const Recipe& recipe, const Mesh& mesh, ProgramKi
   TENON_TRY(ForwardGraph forward, build_forward(recipe, batch, recipe.context, with_loss));
   TENON_CHECK(check_total_size(forward.graph));
   if (annotate) TENON_CHECK(annotate(forward.graph, mesh));
-  if (kind != ProgramKind::train) forward = outside_training(forward);
+  if (kind != ProgramKind::train) forward = outside_training(std::move(forward));
   if (kind == ProgramKind::logits) replicate_batch(forward.graph);
   std::map<std::string, ValueId> outputs;
   std::vector<LeafGrad> leaves;

@@ -18,15 +18,17 @@ void add_pins(Value& value, const std::vector<Pin>& pins) {
 
 }  // namespace
 
-ForwardGraph outside_training(const ForwardGraph& forward) {
-  const Graph& from = forward.graph;
-  ForwardGraph out = forward;
+ForwardGraph outside_training(ForwardGraph forward) {
+  if (std::ranges::none_of(forward.graph.ops(), of_training_alone)) return forward;
+  const Graph from = std::move(forward.graph);
+  ForwardGraph out = std::move(forward);
   out.graph = Graph();
   out.graph.real = from.real;
   out.graph.pipeline = from.pipeline;
   out.graph.pipeline_by = from.pipeline_by;
   // An op's inputs have smaller ids than its outputs: what stands for a value is known before it.
   std::vector<ValueId> map;
+  const OpId loss_op = out.loss_op;
   for (const Value& value : from.values()) {
     const Op* maker = value.producer == kNone ? nullptr : &from.op(value.producer);
     if (maker == nullptr || !of_training_alone(*maker)) {
@@ -43,7 +45,7 @@ ForwardGraph outside_training(const ForwardGraph& forward) {
       for (ValueId& value : *ids) value = map[value];
     }
     const OpId made = out.graph.append(std::move(op));
-    if (id == forward.loss_op) out.loss_op = made;
+    if (id == loss_op) out.loss_op = made;
   }
   for (ValueId* id : {&out.tokens, &out.targets, &out.positions, &out.samples, &out.step, &out.logits,
                       &out.loss, &out.count}) {

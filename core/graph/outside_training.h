@@ -9,6 +9,6 @@ namespace tenon {
 // for it. Strategies annotate the graph of training, so that parameters and stages are where they are there;
 // what they pinned of such an output goes to that input, unless it is an input of the model or a parameter,
 // which rests where it rests in training, or has a pin of its own over that axis.
-ForwardGraph outside_training(const ForwardGraph& forward);
+ForwardGraph outside_training(ForwardGraph forward);
 
 }  // namespace tenon

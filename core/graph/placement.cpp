@@ -353,6 +353,14 @@ Placement type_output(const Rule& rule, const std::vector<int>& operand, const F
   return out;
 }
 
+// Of operands of which no axis cuts any.
+Typing type_whole(const Rule& rule) {
+  Typing out;
+  for (const auto& operand : rule.inputs) out.inputs.push_back(Placement::replicated(operand.size()));
+  for (const auto& operand : rule.outputs) out.outputs.push_back(Placement::replicated(operand.size()));
+  return out;
+}
+
 // True if exactly the inputs of one linear set are partial sums over the axis, which shards none.
 bool survives(const Rule& rule, const std::vector<Placement>& given, AxisId axis) {
   std::vector<int> partial;
@@ -371,6 +379,9 @@ bool survives(const Rule& rule, const std::vector<Placement>& given, AxisId axis
 
 Typing type_op(const Rule& rule, const std::vector<Placement>& given,
                const std::vector<std::optional<Placement>>& wanted, const std::vector<bool>& stays) {
+  const auto whole = [](const std::optional<Placement>& one) { return !one || one->is_replicated(); };
+  if (std::ranges::all_of(given, &Placement::is_replicated) && std::ranges::all_of(wanted, whole))
+    return type_whole(rule);
   FactorAxes axes(rule.factors.size());
   std::set<AxisId> used;
   std::set<AxisId> kept;

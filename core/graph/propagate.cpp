@@ -47,6 +47,7 @@ std::set<AxisId> disputed(const Placement& a, const Placement& b, const Mesh& me
 // the axes that are there already; the others stay.
 Placement pinned(const std::vector<Pin>& pins, const Placement& natural) {
   Placement out = natural;
+  if (pins.empty()) return out;
   std::vector<std::vector<AxisId>> wished(natural.dims.size());
   for (const Pin& pin : pins) {
     out.remove_partial(pin.axis);
@@ -66,6 +67,14 @@ Placement pinned(const std::vector<Pin>& pins, const Placement& natural) {
     }
   }
   return out;
+}
+
+// Whether each of a value's dims can be cut as its placement says.
+bool divides(const Value& value, const Mesh& mesh) {
+  for (size_t d = 0; d < value.dims.size(); ++d) {
+    if (value.dims[d].size % mesh.size(value.placement.dims[d]) != 0) return false;
+  }
+  return true;
 }
 
 // Why a value is moved along an axis; asked for each collective as it is inserted.
@@ -130,9 +139,8 @@ class Propagator {
 
   // `pointer`: where the recipe has what makes it.
   Status divides(const Value& value, const std::string& pointer) {
-    auto local = local_dims(value.dims, value.placement, mesh_);
-    if (local.ok()) return {};
-    Error error = std::move(local).error();
+    if (tenon::divides(value, mesh_)) return {};
+    Error error = local_dims(value.dims, value.placement, mesh_).error();
     error.cause = value.name + ": " + error.cause;
     error.place = pointer;
     return error;
@@ -211,7 +219,7 @@ class Propagator {
         const bool left_out = avoided != avoided_.end() && avoided->second.contains(axis);
         return reasons_.of_reader(op, i, seen, typing, axis, left_out);
       };
-      TENON_TRY(placed.in[i], bring(op, i, typing.inputs[i], asked));
+      TENON_TRY(placed.in[i], bring(op, i, typing.inputs[i], std::cref(asked)));
     }
     for (ValueId id : placed.out) TENON_CHECK(divides(out_.graph.value(id), op.pointer));
     TENON_CHECK(map_accumulators(op, placed));
@@ -224,6 +232,7 @@ class Propagator {
     for (size_t i = before; i < out_.graph.reasons.size(); ++i) out_.graph.reasons[i].reader = op_map_.back();
     for (size_t k = 0; k < op.out.size(); ++k) {
       const std::vector<Pin>& pins = source_.value(op.out[k]).pins;
+      if (pins.empty()) continue;
       const Placement target = pinned(pins, typing.outputs[k]);
       const auto asked = [&](AxisId axis) { return reasons_.of_pin(made[k], target, axis); };
       TENON_TRY(out_.map[op.out[k]], reshard(made[k], target, op.phase, op.stage, asked));
@@ -281,8 +290,8 @@ class Propagator {
   }
 
   Result<ValueId> reshard(ValueId id, const Placement& wanted, Phase phase, int stage, const Asked& asked) {
+    if (out_.graph.value(id).placement == wanted) return id;
     const Placement from = out_.graph.value(id).placement;
-    if (from == wanted) return id;
     for (const Partial& p : wanted.partials) {
       if (from.is_partial(p.axis)) continue;
       const Value& value = out_.graph.value(id);
@@ -407,14 +416,14 @@ Status check_collective(const Graph& graph, const Mesh& mesh, const Op& op) {
 // Each dim has its list of axes, every axis of the mesh occurs at most once, and what is sharded divides.
 Status check_placement(const Graph& graph, const Mesh& mesh, const Op& op, ValueId id) {
   const Value& value = graph.value(id);
+  if (value.placement.is_replicated() && value.placement.dims.size() == value.dims.size()) return {};
   std::vector<AxisId> axes;
   for (const auto& dim : value.placement.dims) axes.insert(axes.end(), dim.begin(), dim.end());
   for (const Partial& partial : value.placement.partials) axes.push_back(partial.axis);
   std::sort(axes.begin(), axes.end());
   const bool known = axes.empty() || axes.back() < mesh.axes.size();
   const bool once = std::adjacent_find(axes.begin(), axes.end()) == axes.end();
-  if (value.placement.dims.size() == value.dims.size() && known && once &&
-      local_dims(value.dims, value.placement, mesh).ok()) {
+  if (value.placement.dims.size() == value.dims.size() && known && once && divides(value, mesh)) {
     return {};
   }
   return Error{"V001",
@@ -436,11 +445,19 @@ Status check_absorbing(const Graph& graph, const Mesh& mesh, const Op& op) {
   return {};
 }
 
+// Every rule makes whole results of whole operands.
+bool all_whole(const Graph& graph, const Op& op) {
+  const auto whole = [&](ValueId id) { return graph.value(id).placement.is_replicated(); };
+  return op.rule != nullptr && std::ranges::all_of(op.in, whole) && std::ranges::all_of(op.out, whole) &&
+         std::ranges::all_of(op.acc, whole);
+}
+
 Status check_op(const Graph& graph, const Mesh& mesh, const Op& op) {
   for (ValueId id : op.in) TENON_CHECK(check_placement(graph, mesh, op, id));
   for (ValueId id : op.out) TENON_CHECK(check_placement(graph, mesh, op, id));
   if (reshard_of(*op.def) != TransferKind::none) return check_collective(graph, mesh, op);
   if (op.def->absorbs) return check_absorbing(graph, mesh, op);
+  if (all_whole(graph, op)) return {};
   TENON_TRY(const Rule* rule, rule_that_fits(op));
   std::vector<Placement> given;
   for (ValueId id : op.in) given.push_back(graph.value(id).placement);
