@@ -1,5 +1,7 @@
 #include "plan/emit/scope.h"
 
+#include <map>
+
 #include "plan/emit/collectives.h"
 
 namespace tenon {
@@ -15,28 +17,41 @@ Why Scope::why(Why::Because because, size_t bucket) const {
 
 namespace {
 
-Result<Operand> local_of(const Graph& graph, const Mesh& mesh, ValueId id) {
-  const Value& value = graph.value(id);
-  TENON_TRY(const Dims dims, local_dims(value.dims, value.placement, mesh));
+Result<std::vector<int64_t>> local_sizes(const Value& value, const Mesh& mesh) {
   std::vector<int64_t> sizes;
-  for (const Dim& dim : dims) sizes.push_back(dim.size);
-  return Operand{kNone, 0, value.dtype, std::move(sizes), value.name};
+  sizes.reserve(value.dims.size());
+  for (size_t d = 0; d < value.dims.size(); ++d) {
+    const int64_t size = value.dims[d].size, parts = mesh.size(value.placement.dims[d]);
+    if (size % parts != 0) return local_dims(value.dims, value.placement, mesh).error();
+    sizes.push_back(size / parts);
+  }
+  return sizes;
 }
 
 }  // namespace
 
 std::vector<std::optional<Operand>> locals_of(const Graph& graph, const Mesh& mesh) {
   std::vector<std::optional<Operand>> out;
-  for (ValueId id = 0; id < graph.values().size(); ++id) {
-    auto local = local_of(graph, mesh, id);
-    out.push_back(local.ok() ? std::optional(std::move(local).value()) : std::nullopt);
+  out.reserve(graph.values().size());
+  std::map<std::vector<int64_t>, Extents> shapes;  // few, which many values have
+  for (const Value& value : graph.values()) {
+    auto sizes = local_sizes(value, mesh);
+    if (!sizes.ok()) {
+      out.emplace_back();
+      continue;
+    }
+    const auto [shape, fresh] = shapes.try_emplace(*std::move(sizes));
+    if (fresh) shape->second = shape->first;
+    out.push_back(Operand{kNone, 0, value.dtype, shape->second, value.name});
   }
   return out;
 }
 
 Result<Operand> Scope::local(ValueId id) const {
   if (const auto& known = context.locals[id]) return *known;
-  return local_of(graph(), context.mesh, id);
+  const Value& value = graph().value(id);
+  TENON_TRY(std::vector<int64_t> sizes, local_sizes(value, context.mesh));
+  return Operand{kNone, 0, value.dtype, std::move(sizes), value.name};
 }
 
 void Scope::reshard(const Op& op, const Operand& in, const Operand& out) {
