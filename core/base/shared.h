@@ -22,8 +22,8 @@ class Shared {
 
   const T& get() const {
     if (value_) return *value_;
-    static const T kNothing{};
-    return kNothing;
+    static const T nothing{};
+    return nothing;
   }
   operator const T&() const { return get(); }  // NOLINT
   const T& operator*() const { return get(); }

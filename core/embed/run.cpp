@@ -192,7 +192,7 @@ Result<tenon_check_result> Run::prove(const std::string& root, const tenon_run_o
   return out;
 }
 
-Result<tenon_check_result> Run::check(Context& context, ResolvedRecipe resolved, std::string root,
+Result<tenon_check_result> Run::check(Context& context, ResolvedRecipe resolved, const std::string& root,
                                       const tenon_run_options& options) {
   Run run(context, std::move(resolved));
   auto proved = run.prove(root, options);

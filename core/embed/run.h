@@ -59,7 +59,7 @@ class Run {
   static Result<std::unique_ptr<Run>> open(Context& context, ResolvedRecipe resolved, std::string root,
                                            const tenon_run_options& options);
   // The same as far as nothing is allocated and nobody met.
-  static Result<tenon_check_result> check(Context& context, ResolvedRecipe resolved, std::string root,
+  static Result<tenon_check_result> check(Context& context, ResolvedRecipe resolved, const std::string& root,
                                           const tenon_run_options& options);
   ~Run();
 
