@@ -235,7 +235,7 @@ TEST(Values, of_data_beyond_what_it_declared_are_named) {
 
 TEST(Values, that_a_kernel_or_an_update_left_out_or_spoiled_are_no_numbers) {
   expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N001]");
-  expect_values_refused("optimizer/adamw", "step", "nan", "error[N001]");
+  expect_values_refused("optimizer/lamb", "step", "nan", "error[N001]");
 }
 
 TEST(Plugins, one_that_ends_its_process_hides_no_other) {
