@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <sstream>
+#include <tuple>
+#include <type_traits>
 
 #include "graph/infer.h"
 
@@ -38,7 +41,7 @@ namespace tenon {
 namespace {
 
 // Only the message: code, place and fix are added where the pass is known (run_passes).
-tenon_code refuse(tenon_error* error, tenon_code code, const std::string& message) {
+tenon_code refuse(tenon_error* error, tenon_code code, std::string_view message) {
   tenon_error mine = empty_abi_error();
   mine.code = code;
   message.copy(mine.message, sizeof mine.message - 1);
@@ -227,6 +230,10 @@ tenon_code set_stage(tenon_graph* g, tenon_op_id id, uint32_t stage, const char*
     return refuse(error, TENON_E_ARGUMENT,
                   "the stages are spread over " + g->mesh->axes[g->graph->pipeline].name + " already");
   }
+  if (stage >= g->graph->ops().size()) {
+    return refuse(error, TENON_E_ARGUMENT,
+                  fmt::format("stage {}, which none of {} ops can be on", stage, g->graph->ops().size()));
+  }
   g->graph->pipeline = *axis;
   g->graph->pipeline_by = g->pass;
   g->graph->op(id - 1).stage = static_cast<int>(stage);
@@ -289,24 +296,33 @@ tenon_code sum_late(tenon_graph* g, tenon_value_id id, const char* name, tenon_e
   return TENON_OK;
 }
 
-constexpr tenon_graph_api kApi{sizeof(tenon_graph_api),
-                               0,
-                               ops,
-                               op_kind,
-                               op_inputs,
-                               op_outputs,
-                               values,
-                               value_info,
-                               axis_size,
-                               shard,
-                               replicate,
-                               store,
-                               set_stage,
-                               substitute,
-                               op_flops,
-                               axis_atom,
-                               split_axis,
-                               sum_late};
+// The slot of the table that a function of this file stands in. No exception may leave it, for behind it are
+// the plugin's frames: without memory it is refused, or where it answers with no code, the answer is none.
+template <auto* kFunction>
+struct Slot;
+template <class R, class... A, R (*kFunction)(tenon_graph*, A...)>
+struct Slot<kFunction> {
+  static R call(tenon_graph* graph, A... arguments) noexcept try {
+    return kFunction(graph, arguments...);
+  } catch (const std::exception& e) {
+    if constexpr (std::is_same_v<R, tenon_code>) {
+      tenon_error* const error = std::get<sizeof...(A) - 1>(std::tuple(arguments...));
+      return refuse(error, TENON_E_MEMORY, e.what());
+    } else {
+      return R{};
+    }
+  }
+};
+
+constexpr tenon_graph_api kApi{sizeof(tenon_graph_api), 0,
+                               Slot<ops>::call,         Slot<op_kind>::call,
+                               Slot<op_inputs>::call,   Slot<op_outputs>::call,
+                               Slot<values>::call,      Slot<value_info>::call,
+                               Slot<axis_size>::call,   Slot<shard>::call,
+                               Slot<replicate>::call,   Slot<store>::call,
+                               Slot<set_stage>::call,   Slot<substitute>::call,
+                               Slot<op_flops>::call,    Slot<axis_atom>::call,
+                               Slot<split_axis>::call,  Slot<sum_late>::call};
 
 std::set<std::string> words(const char* text) {
   std::set<std::string> out;

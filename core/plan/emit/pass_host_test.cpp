@@ -3,12 +3,32 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "graph/ops.h"
 
+namespace {
+
+bool g_no_memory = false;
+
+}  // namespace
+
+void* operator new(size_t size) {
+  void* const out = g_no_memory ? nullptr : std::malloc(std::max<size_t>(size, 1));
+  return out != nullptr ? out : throw std::bad_alloc();
+}
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, size_t) noexcept { std::free(pointer); }
+
 namespace tenon {
 namespace {
+
+struct NoMemory {
+  NoMemory() { g_no_memory = true; }
+  ~NoMemory() { g_no_memory = false; }
+};
 
 constexpr tenon_value_id kTokens = 1;  // ids of passes start at 1
 enum Dims : uint32_t { kBatch = 0, kSeq = 1 };
@@ -252,7 +272,10 @@ TEST_F(PassStorage, what_cannot_rest_in_parts_is_refused) {
 
 class PassOps : public PassHost {
  protected:
-  PassOps() { EXPECT_TRUE(graph_.add_op("add", {0, 0}, {}, Phase::forward, -1, {"sum"}).ok()); }
+  PassOps() {
+    for (int i = 0; i < 4; ++i)
+      EXPECT_TRUE(graph_.add_op("add", {0, 0}, {}, Phase::forward, -1, {"sum" + std::to_string(i)}).ok());
+  }
 };
 
 template <uint32_t number, const char* axis>
@@ -265,6 +288,11 @@ TEST_F(PassOps, stages_are_spread_over_one_axis) {
   EXPECT_EQ(graph_.op(0).stage, 3);
   EXPECT_EQ(graph_.pipeline, AxisId{1});
   EXPECT_EQ(graph_.stages(), 4);
+  for (const auto& [pass, text] :
+       {std::pair{table(stage<4, kTp>), "4"}, {table(stage<1u << 31, kTp>), "2147483648"}}) {
+    expect(run({pass}), "P003", "parallel/a: stage " + std::string(text) + ", which none of 4 ops can be on");
+    EXPECT_EQ(graph_.op(0).stage, 3);
+  }
   expect(run({table(stage<1, kDp>)}), "P003", "parallel/a: the stages are spread over tp already");
   expect(run({table(stage<1, kNoAxis>)}), "P003",
          "parallel/a: stages need one axis of the mesh, and 'ep' is none");
@@ -283,7 +311,7 @@ TEST_F(PassOps, an_op_becomes_only_what_takes_its_operands) {
   EXPECT_NE(attention.error().cause.find("wrong number of operands"), std::string::npos);
   EXPECT_STREQ(graph_.op(0).def->kind, "add");
   const auto beyond = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* error) {
-    return config->api->substitute(graph, 2, "add", error);
+    return config->api->substitute(graph, 5, "add", error);
   };
   expect(run({table(beyond)}), "P003", "parallel/a: no such op");
 }
@@ -328,6 +356,35 @@ TEST_F(PassHost, a_null_is_refused_by_every_slot) {
     return static_cast<tenon_code>(TENON_OK);
   };
   EXPECT_TRUE(run({table(pass)}).ok());
+}
+
+// Through a plugin's frames, which may be of any language, goes no exception.
+TEST_F(PassOps, without_memory_every_slot_refuses_and_throws_nothing) {
+  const auto pass = [](const tenon_pass_config* config, tenon_graph* graph, tenon_error* given) {
+    const tenon_graph_api& api = *config->api;
+    const tenon_value_id* ids = nullptr;
+    tenon_value_info info{};
+    info.struct_size = sizeof info;
+    tenon_error error = empty_abi_error();
+    const NoMemory none;
+    bool refused = api.ops(graph, &ids) == 0 && api.values(graph, &ids) == 0 &&
+                   api.axis_size(graph, "dp") == 0 && api.axis_atom(graph, "dp", 0) == nullptr;
+    for (const tenon_code code :
+         {api.value(graph, kTokens, &info, &error), api.shard(graph, kTokens, 0, "dp", &error),
+          api.replicate(graph, kTokens, "dp", &error), api.store(graph, 2, 1, "dp", nullptr, &error),
+          api.substitute(graph, 1, "mul", &error), api.split_axis(graph, "dp", 1, &error),
+          api.sum_late(graph, kTokens, "dp", &error), api.sum_late(graph, kTokens, "dp", nullptr)}) {
+      refused = refused && code < 0;
+    }
+    if (!refused) return TENON_OK + 0;
+    tenon_fill(given, &error);
+    return api.shard(graph, kTokens, 0, "dp", given);
+  };
+  const Status status = run({table(pass)});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, TENON_E_MEMORY);
+  EXPECT_EQ(status.error().cause, "parallel/a: std::bad_alloc");
+  EXPECT_TRUE(graph_.value(0).pins.empty());
 }
 
 TEST_F(PassHost, a_value_is_described_within_the_size_that_the_pass_gives) {
