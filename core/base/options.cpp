@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/struct_size.h"
 #include "base/text.h"
 #include "tenon_sdk/suggest.hpp"
 
@@ -298,6 +299,8 @@ tenon_option_decl whole(const tenon_option_decl& given) {
 // What is wrong with one declaration, "" if nothing is.
 std::string flaw(const tenon_option_decl* given, std::set<std::string>& names) {
   if (given == nullptr) return "is NULL";
+  if (!is_struct_size(given->struct_size))
+    return fmt::format("has struct_size {}, which ends inside a member", given->struct_size);
   if (!TENON_HAS(given, tenon_option_decl, doc)) {
     return fmt::format("has struct_size {}, which leaves no room for name and doc", given->struct_size);
   }

@@ -196,6 +196,8 @@ TEST(Declarations, unsound_ones_are_found) {
   small.struct_size = 8;
   EXPECT_EQ(flaw_of(small),
             "A005: option declaration 0 has struct_size 8, which leaves no room for name and doc");
+  small.struct_size = offsetof(tenon_option_decl, fallback) + 4;
+  EXPECT_EQ(flaw_of(small), "A005: option declaration 0 has struct_size 28, which ends inside a member");
 }
 
 TEST(Declarations, name_declared_twice_is_found) {

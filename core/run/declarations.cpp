@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/struct_size.h"
 #include "base/text.h"
 #include "run/checkpoint/manifest.h"
 
@@ -97,6 +98,8 @@ bool known_dtype(uint32_t dtype) { return dtype <= TENON_U8; }
 // -- optimizers -----------------------------------------------------------------------------------------
 
 std::string flaw_of_slot(const tenon_slot_decl& slot, uint32_t i) {
+  if (!is_struct_size(slot.struct_size))
+    return fmt::format("slot {} has struct_size {}, which ends inside a member", i, slot.struct_size);
   if (!TENON_HAS(&slot, tenon_slot_decl, name))
     return fmt::format("slot {} has struct_size {}, which leaves no room for a name", i, slot.struct_size);
   if (slot.name == nullptr) return fmt::format("slot {} has no name", i);
@@ -153,6 +156,8 @@ std::string flaw_of_shape(const tenon_shape& shape) {
 }
 
 std::string flaw_of_field(const tenon_field& field, uint32_t i) {
+  if (!is_struct_size(field.struct_size))
+    return fmt::format("field {} has struct_size {}, which ends inside a member", i, field.struct_size);
   if (!TENON_HAS(&field, tenon_field, shape))
     return fmt::format("field {} has struct_size {}, which leaves no room for a shape", i, field.struct_size);
   if (field.name == nullptr || *field.name == '\0') return fmt::format("field {} has no name", i);
@@ -206,7 +211,9 @@ Result<DataDeclaration> describe(const Plugged<tenon_data>& plugin, tenon_datase
   return steady(plugin.id, [&] { return read_data(plugin, dataset); });
 }
 
-Result<KernelNeeds> describe(const Plugged<tenon_kernels>& plugin, const tenon_kernel_desc& desc) {
+namespace {
+
+Result<KernelNeeds> read_kernel(const Plugged<tenon_kernels>& plugin, const tenon_kernel_desc& desc) {
   const auto config = config_of<tenon_kernels_config>(plugin);
   TENON_TRY(const auto info,
             answer_of<tenon_kernel_info>(plugin.id, "tenon_kernel_info", [&](auto* out, auto* error) {
@@ -226,6 +233,12 @@ Result<KernelNeeds> describe(const Plugged<tenon_kernels>& plugin, const tenon_k
     return of_kernel(fmt::format("takes {} seconds", info.seconds));
   return KernelNeeds{info.workspace_bytes, info.private_bytes, (info.flags & TENON_KERNEL_EXACT) != 0,
                      plugin.id};
+}
+
+}  // namespace
+
+Result<KernelNeeds> describe(const Plugged<tenon_kernels>& plugin, const tenon_kernel_desc& desc) {
+  return steady(plugin.id, [&] { return read_kernel(plugin, desc); });
 }
 
 Result<KernelNeeds> describe(const KernelPlugins& plugins, const tenon_kernel_desc& desc) {

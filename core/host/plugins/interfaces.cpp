@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/struct_size.h"
 #include "base/text.h"
 
 namespace tenon {
@@ -136,9 +137,10 @@ std::string missing_slot(const InterfaceSpec& spec, const TableCopy& copy, uint3
                    read_at<uint32_t>(copy.data(), spec.device_type_offset) == uint32_t{kDLCPU};
   for (const Slot& slot : spec.slots) {
     const bool needed = slot.need == SlotNeed::kAlways || (slot.need == SlotNeed::kOffCpu && !cpu);
-    if (!needed || read_at<const void*>(copy.data(), slot.offset) != nullptr) continue;
+    const bool there = slot.offset + sizeof(void*) <= size;
+    if (!needed || (there && read_at<const void*>(copy.data(), slot.offset) != nullptr)) continue;
     const std::string what = fmt::format("slot '{}' of {} is ", slot.name, spec.id);
-    if (slot.offset + sizeof(void*) <= size) return what + "NULL";
+    if (there) return what + "NULL";
     return what + fmt::format("missing: struct_size {} ends before it", size);
   }
   return "";
@@ -209,7 +211,7 @@ Result<TableCopy> read_interface(const InterfaceSpec& spec, const void* table, u
                  who, "build the plugin with the headers of this tenon", TENON_E_VERSION};
   }
   const auto size = read_at<uint32_t>(table, 0);
-  if (size < 2 * sizeof(uint32_t) || size > kLargestTable)
+  if (size < 2 * sizeof(uint32_t) || size > kLargestTable || !is_struct_size(size))
     return malformed(fmt::format("table {} has struct_size {}, which no table has", spec.id, size), who);
   TableCopy copy((spec.size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   const auto mine = static_cast<uint32_t>(spec.size);

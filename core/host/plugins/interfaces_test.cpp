@@ -112,6 +112,18 @@ TEST(Interfaces, a_struct_size_that_no_table_has_is_refused_before_anything_else
             "A005: slot 'open' of tenon.sink/1 is missing: struct_size 8 ends before it");
 }
 
+TEST(Interfaces, half_a_slot_is_none) {
+  for (const InterfaceSpec* spec : all_interfaces()) {
+    for (const Slot& slot : spec->slots) {
+      std::vector<char> table = full_table(*spec);
+      const auto size = static_cast<uint32_t>(slot.offset + 4);
+      std::memcpy(table.data(), &size, sizeof size);
+      EXPECT_EQ(flaw(*spec, table.data()), "A005: table " + std::string(spec->id) + " has struct_size " +
+                                               std::to_string(size) + ", which no table has");
+    }
+  }
+}
+
 TEST(Interfaces, unknown_flags_are_refused_unless_the_plugin_is_newer) {
   const InterfaceSpec& spec = interface_spec<tenon_comm>();
   std::vector<char> table = full_table(spec);

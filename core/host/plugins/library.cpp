@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/struct_size.h"
 #include "base/text.h"
 #include "host/plugins/guard.h"
 #include "host/plugins/process_state.h"
@@ -186,7 +187,14 @@ Status check_plugin(const tenon_plugin& plugin, const std::string& path, const s
   if (!TENON_HAS(&plugin, tenon_plugin, abi_minor_required)) {
     return unfit(fmt::format("struct_size {} leaves no room for a version", plugin.struct_size), path);
   }
+  if (plugin.abi_minor_required > plugin.abi_minor_built) {
+    return unfit(fmt::format("abi_minor_required {} is above abi_minor_built {}", plugin.abi_minor_required,
+                             plugin.abi_minor_built),
+                 path);
+  }
   TENON_CHECK(check_version(plugin, path));
+  if (!is_struct_size(plugin.struct_size))
+    return unfit(fmt::format("struct_size {} ends inside a member", plugin.struct_size), path);
   if (std::string what = missing_field(plugin); !what.empty()) return unfit(std::move(what), path);
   for (const auto& [name, text] :
        {std::pair{"id", plugin.id}, {"version", plugin.version}, {"doc", plugin.doc}}) {

@@ -49,6 +49,7 @@ TEST(CheckPlugin, what_it_was_built_with_and_what_it_needs_decide) {
   }
   EXPECT_EQ(of(0, 3, 2), "sound");
   EXPECT_EQ(of(0, 2, 1), "sound");
+  EXPECT_EQ(of(0, 2, 3), "A005: abi_minor_required 3 is above abi_minor_built 2");
 }
 
 TEST(CheckPlugin, each_missing_field_is_named) {
@@ -81,6 +82,8 @@ TEST(CheckPlugin, size_is_checked_before_anything_is_read_and_version_before_the
   EXPECT_EQ(flaw(plugin), "A005: struct_size 8 leaves no room for a version");
   plugin.struct_size = 16;
   EXPECT_EQ(flaw(plugin), "A005: slot 'id' of tenon_plugin is missing: struct_size 16 ends before it");
+  plugin.struct_size = offsetof(tenon_plugin, get_interface) + 4;
+  EXPECT_EQ(flaw(plugin), "A005: struct_size 76 ends inside a member");
   plugin.abi_minor_required = plugin.abi_minor_built = 1;
   EXPECT_EQ(
       flaw(plugin),

@@ -222,9 +222,11 @@ LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options
   return {recipe.exact, options.bucket_bytes, elements ? kElementGranule : 0, exchanged};
 }
 
-// Where the recipe does not forbid it, and as far as the kernels plugin says that it can.
-void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& options) {
-  if (!recipe.fusion || !options.describe) return;
+// Where the recipe does not forbid it, and as far as the kernels plugin says that it can. Error: what it says
+// of a kernel, but that it has none.
+Status fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& options) {
+  if (!recipe.fusion || !options.describe) return {};
+  Status flaw;
   std::map<std::string, bool> known;
   const Sums sums = recipe.exact ? Sums::apart : Sums::in_kernels;
   fuse(program, {sums, options.overridden}, [&](const Instr& instr) {
@@ -233,9 +235,11 @@ void fuse_kernels(Program& program, const Recipe& recipe, const CompileOptions& 
       const KernelDesc desc(instr, recipe.exact);
       const auto needs = options.describe(desc.get());
       it->second = needs.ok() && (needs->exact || !recipe.exact);
+      if (!needs.ok() && needs.error().kind != TENON_E_UNSUPPORTED && flaw.ok()) flaw = needs.error();
     }
     return it->second;
   });
+  return flaw;
 }
 
 // What one kernel needs, asked once for equal ones.
@@ -357,7 +361,7 @@ Result<Compiled> Compiler::programs_of(ProgramKind kind, const JointGraph& joint
   Compiled out;
   for (int klass = 0; klass < emission.classes(); ++klass) {
     TENON_TRY(Program program, emission.program_of(klass));
-    fuse_kernels(program, recipe, options);
+    TENON_CHECK(fuse_kernels(program, recipe, options));
     program.window = options.window;
     place_receives(program);
     schedule_waits(program);

@@ -18,6 +18,7 @@ struct KernelNeeds {
   uint64_t private_bytes = 0;
   bool exact = false;
   std::string plugin = {};  // that says so
+  bool operator==(const KernelNeeds&) const = default;
 };
 
 // How the optimizer's state of a group may be cut.
