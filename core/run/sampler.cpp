@@ -82,6 +82,38 @@ Result<std::unique_ptr<Feeder>> Feeder::open(const Plugged<tenon_data>& plugin, 
   return out;
 }
 
+namespace {
+
+constexpr int64_t kMostFieldBytes = int64_t{1} << 32;  // of one field of a microbatch
+
+// What the plugin declared, and no more than the model knows.
+ValueRange range_of(const FieldDeclaration& field, const TokenLimits& model) {
+  ValueRange out;
+  if (field.limit > 0) out.limit = field.limit;
+  if (field.name == "tokens") out.limit = std::min(out.limit, model.tokens);
+  if (field.name == "targets") out = {-1, std::min(out.limit, model.targets)};
+  return out;
+}
+
+}  // namespace
+
+Status Feeder::expect(const TokenLimits& limits, int64_t samples) {
+  ranges_.clear();
+  whole_.resize(declared_.fields.size());
+  for (size_t f = 0; f < declared_.fields.size(); ++f) {
+    const FieldDeclaration& field = declared_.fields[f];
+    ranges_.push_back(range_of(field, limits));
+    if (field.bytes() > kMostFieldBytes / samples) {
+      return Error{"A005",
+                   fmt::format("{} samples of field '{}' have {} bytes each, and all are to have {} at most",
+                               samples, field.name, field.bytes(), kMostFieldBytes),
+                   plugin_.id + ", describe", "correct what the plugin says of itself", TENON_E_VERSION};
+    }
+    TENON_CHECK(whole_[f].resize(static_cast<size_t>(field.bytes() * samples)));
+  }
+  return {};
+}
+
 int64_t Feeder::token_limit() const {
   const auto tokens = std::ranges::find(declared_.fields, "tokens", &FieldDeclaration::name);
   return tokens == declared_.fields.end() ? 0 : tokens->limit;
@@ -122,7 +154,6 @@ int64_t gathered_position(const Program& program, int64_t position) {
 // Whole samples into whole_.
 Status Feeder::read(const std::vector<int64_t>& indices) {
   std::vector<void*> outs;
-  whole_.resize(declared_.fields.size());
   for (size_t f = 0; f < declared_.fields.size(); ++f) {
     TENON_CHECK(whole_[f].resize(static_cast<size_t>(declared_.fields[f].bytes()) * indices.size()));
     whole_[f].poison();
@@ -133,7 +164,7 @@ Status Feeder::read(const std::vector<int64_t>& indices) {
       plugin_.table->read(dataset_.get(), indices.data(), indices.size(), outs.data(), &error);
   if (code != TENON_OK) return from_abi(code, error, plugin_.id);
   for (size_t f = 0; f < declared_.fields.size(); ++f)
-    TENON_CHECK(check_written(whole_[f], declared_.fields[f], plugin_.id));
+    TENON_CHECK(check_written(whole_[f], declared_.fields[f], ranges_[f], plugin_.id));
   return {};
 }
 
@@ -198,10 +229,13 @@ namespace {
 template <class Buffer, class Call>
 Result<Buffer> filled(const std::string& who, const char* what, size_t guess, Call&& call) {
   constexpr uint64_t kMost = uint64_t{1} << 30;
+  typename Buffer::value_type unwritten{};
+  std::memset(&unwritten, 0x80, sizeof unwritten);
   Buffer out;
-  out.resize(guess);
+  size_t room = guess;
   for (const int attempt : {1, 2}) {
-    uint64_t count = out.size();
+    out.assign(room, unwritten);
+    uint64_t count = room;
     tenon_error error = empty_abi_error();
     const tenon_code code = call(out.data(), &count, &error);
     if (code != TENON_OK) return from_abi(code, error, fmt::format("{}, {}", who, what));
@@ -212,9 +246,14 @@ Result<Buffer> filled(const std::string& who, const char* what, size_t guess, Ca
           fmt::format("{}, {}: it needs {} entries, where {} were given", who, what, count, out.size()),
           "/data/plugin", "correct the plugin", TENON_E_RECIPE};
     }
-    out.resize(count);
+    if (fits && count == room && std::ranges::count(out, unwritten) == std::ssize(out)) {
+      return Error{"D007", fmt::format("{}, {}: it said that it succeeded, and wrote nothing", who, what),
+                   "/data/plugin", "correct the plugin", TENON_E_RECIPE};
+    }
+    room = count;
     if (fits) break;
   }
+  out.resize(room);
   return out;
 }
 
@@ -225,11 +264,13 @@ Result<std::vector<int32_t>> Feeder::encode(const std::string& text) const {
   TENON_TRY(auto tokens, filled<std::vector<int32_t>>(plugin_.id, "encode", text.size() + 16, [&](auto... a) {
               return plugin_.table->encode(dataset_.get(), text.data(), text.size(), a...);
             }));
-  const int64_t limit = token_limit();
+  const auto field = std::ranges::find(declared_.fields, "tokens", &FieldDeclaration::name);
+  const ValueRange range = ranges_.at(static_cast<size_t>(field - declared_.fields.begin()));
   for (const int32_t token : tokens) {
-    if (token >= 0 && (limit <= 0 || token < limit)) continue;
+    if (token >= range.least && token < range.limit) continue;
     return Error{"D007",
-                 fmt::format("{}, encode: token {}, and 0 to {} were declared", plugin_.id, token, limit - 1),
+                 fmt::format("{}, encode: token {}, where {} to {} are", plugin_.id, token, range.least,
+                             range.limit - 1),
                  "/data/plugin", "correct the plugin", TENON_E_RECIPE};
   }
   return tokens;

@@ -8,6 +8,7 @@
 #include "run/declarations.h"
 #include "run/handle.h"
 #include "run/plugin_set.h"
+#include "run/programs.h"
 #include "run/staging.h"
 
 namespace tenon {
@@ -50,9 +51,12 @@ class Feeder {
                                               int64_t context);
 
   int64_t num_samples() const { return declared_.num_samples; }
-  int64_t token_limit() const;
+  int64_t token_limit() const;  // that the plugin declared; 0: none
+  // Takes memory for `samples` at once, and knows what the model can do with. Before the first fill().
+  // Errors: A005 a field that is too large for that many, E010.
+  Status expect(const TokenLimits& limits, int64_t samples);
   std::string digest() const;  // hex
-  // Text to tokens and back. Errors: D006 where the plugin does neither, D007, what it says.
+  // Text to tokens and back, behind expect(). Errors: D006 where the plugin does neither, D007, what it says.
   Result<std::vector<int32_t>> encode(const std::string& text) const;
   Result<std::string> decode(const std::vector<int32_t>& tokens) const;
 
@@ -69,6 +73,7 @@ class Feeder {
   const Plugged<tenon_data>& plugin_;
   Handle<tenon_dataset> dataset_;
   DataDeclaration declared_;
+  std::vector<ValueRange> ranges_;  // of values, by field
   int64_t context_ = 0;
   std::vector<StagingBuffer> whole_;  // samples as the plugin wrote them, by field
 };

@@ -31,6 +31,9 @@ Status Session::open_all() {
   }
   TENON_CHECK(check_vocabulary(programs_->eval, feeder_->token_limit()));
   limits_ = token_limits(programs_->eval);
+  int64_t samples = slice_batch(mine(programs_->eval), options_.id.rank, 0).count;
+  if (programs_->train) samples = std::max(samples, slice_batch(train_program(), options_.id.rank, 0).count);
+  TENON_CHECK(feeder_->expect(limits_, samples));
   TENON_CHECK(peers_.agree("data", feeder_->digest()));
   TENON_CHECK(agree_on_programs());
   TENON_CHECK(open_device(mine(programs_->layout()).mesh));

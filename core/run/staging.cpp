@@ -20,25 +20,28 @@ size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 template <class Int>
-const Int* beyond(const StagingBuffer& buffer, int64_t limit) {
+const Int* beyond(const StagingBuffer& buffer, const ValueRange& range) {
   const auto* begin = reinterpret_cast<const Int*>(buffer.data());
   const auto* end = begin + buffer.size() / sizeof(Int);
-  const auto* it = std::find_if(begin, end, [limit](Int v) { return v < -1 || v >= limit; });
+  const auto* it = std::find_if(begin, end, [range](Int v) { return v < range.least || v >= range.limit; });
   return it == end ? nullptr : it;
 }
 
 template <class Int>
-Status check_values(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who) {
-  const Int* value = beyond<Int>(buffer, field.limit);
+Status check_values(const StagingBuffer& buffer, const FieldDeclaration& field, const ValueRange& range,
+                    const std::string& who) {
+  const Int* value = beyond<Int>(buffer, range);
   if (value == nullptr) return {};
   Int unwritten{};
   std::memset(&unwritten, kUnwritten, sizeof unwritten);
   const auto at = value - reinterpret_cast<const Int*>(buffer.data());
   const std::string what = *value == unwritten
                                ? "left value {1} of field '{2}' unwritten"
-                               : "gave {0} as value {1} of field '{2}', and had declared -1 to {3}";
-  return Error{"D007", who + " " + fmt::format(fmt::runtime(what), *value, at, field.name, field.limit - 1),
-               "/data/plugin", "correct the plugin, or the data", TENON_E_RECIPE};
+                               : "gave {0} as value {1} of field '{2}', whose values are {3} to {4}";
+  return Error{
+      "D007",
+      who + " " + fmt::format(fmt::runtime(what), *value, at, field.name, range.least, range.limit - 1),
+      "/data/plugin", "correct the plugin, or the data", TENON_E_RECIPE};
 }
 
 }  // namespace
@@ -85,15 +88,15 @@ bool StagingBuffer::is_overrun() const {
                       [](unsigned char c) { return c == kBehind; });
 }
 
-Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who) {
+Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const ValueRange& range,
+                     const std::string& who) {
   if (buffer.is_overrun()) {
     return Error{"D007",
                  fmt::format("{} wrote past the {} bytes of field '{}'", who, buffer.size(), field.name),
                  "/data/plugin", "correct the plugin", TENON_E_RECIPE};
   }
-  if (field.limit <= 0) return {};
-  if (field.dtype == Dtype::i32) return check_values<int32_t>(buffer, field, who);
-  if (field.dtype == Dtype::i64) return check_values<int64_t>(buffer, field, who);
+  if (field.dtype == Dtype::i32) return check_values<int32_t>(buffer, field, range, who);
+  if (field.dtype == Dtype::i64) return check_values<int64_t>(buffer, field, range, who);
   return {};
 }
 

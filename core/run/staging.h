@@ -18,7 +18,7 @@ class StagingBuffer {
 
   // Room for `bytes`, aligned to 64. Keeps what it has where that fits. Error E010.
   Status resize(size_t bytes);
-  // No value of any field that has a limit; see check().
+  // With what is no value of an integer field; see check_written().
   void poison();
   bool is_overrun() const;
 
@@ -32,8 +32,12 @@ class StagingBuffer {
   size_t bytes_ = 0;
 };
 
-// Whether what a plugin wrote is what it declared: within its buffer, every value of a field with a limit
-// from -1 to below it. A value that was not written is none of those. Error D007, which names `who`.
-Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const std::string& who);
+// Whether what a plugin wrote is what it declared: within its buffer, and every integer from `least` (0 or
+// -1) to below `limit`. A value that was not written is none of those. Error D007, which names `who`.
+struct ValueRange {
+  int64_t least = 0, limit = INT64_MAX;
+};
+Status check_written(const StagingBuffer& buffer, const FieldDeclaration& field, const ValueRange& range,
+                     const std::string& who);
 
 }  // namespace tenon
