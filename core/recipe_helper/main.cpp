@@ -44,9 +44,11 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   static void emit(void* self, const char* json, uint64_t size) {
-    static_cast<Output*>(self)->write_all(json, size);
+    auto& output = *static_cast<Output*>(self);
+    ++output.documents_;
+    if (json != nullptr) output.write_all(json, size);
   }
-  bool written() const { return written_; }
+  int documents() const { return documents_; }
 
  private:
   void write_all(const char* data, uint64_t size) {
@@ -57,35 +59,67 @@ class Output {
       data += n;
       size -= static_cast<uint64_t>(n);
     }
-    written_ = true;
   }
   int file_;
-  bool written_ = false;
+  int documents_ = 0;
 };
 
-const tenon_frontend* load(const char* path) {
+// What a front end has of a host: a log, which goes to standard error.
+const void* no_table(const tenon_host*, const char*) { return nullptr; }
+int32_t log_enabled(const tenon_host*, uint32_t level) { return level <= TENON_LOG_WARN ? 1 : 0; }
+void log_line(const tenon_host* host, uint32_t level, const char*, uint32_t, const char* message) {
+  if (log_enabled(host, level) != 0 && message != nullptr) std::fprintf(stderr, "%s\n", message);
+}
+constexpr tenon_host kHost{sizeof(tenon_host), TENON_ABI_MINOR, nullptr, no_table, log_enabled, log_line};
+
+const tenon_plugin* load(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::fprintf(stderr, "%s\n", dlerror());
     return nullptr;
   }
   const auto* plugin = static_cast<const tenon_plugin*>(dlsym(library, "tenon_plugin_v0"));
-  if (plugin == nullptr || !TENON_HAS(plugin, tenon_plugin, get_interface)) {
+  if (plugin == nullptr || !TENON_FN(plugin, tenon_plugin, init) || !TENON_FN(plugin, tenon_plugin, deinit) ||
+      !TENON_FN(plugin, tenon_plugin, get_interface)) {
     std::fprintf(stderr, "%s: not a plugin of this Tenon\n", path);
     return nullptr;
   }
   if (plugin->abi_major != TENON_ABI_MAJOR || plugin->abi_minor_required > TENON_ABI_MINOR ||
+      plugin->abi_minor_required > plugin->abi_minor_built ||
       plugin->abi_minor_built < TENON_ABI_OLDEST_MINOR) {
-    std::fprintf(stderr, "%s: needs ABI %u.%u, this is %u.%u\n", path, plugin->abi_major,
-                 plugin->abi_minor_required, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+    std::fprintf(stderr, "%s: built with ABI %u.%u, needs %u.%u, this is %u.%u\n", path, plugin->abi_major,
+                 plugin->abi_minor_built, plugin->abi_major, plugin->abi_minor_required, TENON_ABI_MAJOR,
+                 TENON_ABI_MINOR);
     return nullptr;
   }
-  const auto* frontend = static_cast<const tenon_frontend*>(plugin->get_interface(TENON_FRONTEND));
-  if (frontend == nullptr || !TENON_HAS(frontend, tenon_frontend, evaluate)) {
-    std::fprintf(stderr, "%s: has no front end (%s)\n", path, TENON_FRONTEND);
-    return nullptr;
+  return plugin;
+}
+
+// Says what went wrong in `slot`, if anything did.
+bool succeeded(const char* slot, tenon_code code, const tenon_error& error) {
+  if (code == TENON_OK) return true;
+  if (code > TENON_OK) {
+    std::fprintf(stderr, "%s answered %d, which is no code of this call\n", slot, code);
+  } else {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(strnlen(error.message, sizeof error.message)),
+                 error.message);
   }
-  return frontend;
+  return false;
+}
+
+// The exit code.
+int evaluate(const tenon_plugin& plugin, const tenon_frontend_config& config, Output& output) {
+  const auto* frontend = static_cast<const tenon_frontend*>(plugin.get_interface(TENON_FRONTEND));
+  if (frontend == nullptr || !TENON_FN(frontend, tenon_frontend, evaluate)) {
+    std::fprintf(stderr, "has no front end (%s)\n", TENON_FRONTEND);
+    return 3;
+  }
+  tenon_error error{};
+  error.struct_size = sizeof error;
+  if (!succeeded("evaluate", frontend->evaluate(&config, Output::emit, &output, &error), error)) return 4;
+  if (output.documents() == 1) return 0;
+  std::fprintf(stderr, "emitted %d documents, and not one\n", output.documents());
+  return 4;
 }
 
 // Splits key=value in place, so that the strings of main() hold both parts.
@@ -116,21 +150,15 @@ int main(int argc, char** argv) {
     if (!split(argv[i], overrides[static_cast<size_t>(i - 4)])) return 2;
   }
   Output output;
-  const tenon_frontend* frontend = load(argv[1]);
-  if (frontend == nullptr) return 3;
-  const tenon_frontend_config config{sizeof(tenon_frontend_config), static_cast<uint32_t>(overrides.size()),
-                                     argv[3], argv[2], overrides.data()};
+  const tenon_plugin* plugin = load(argv[1]);
+  if (plugin == nullptr) return 3;
   tenon_error error{};
-  error.struct_size = sizeof(error);
-  const tenon_code code = frontend->evaluate(&config, Output::emit, &output, &error);
-  if (code > TENON_OK) {
-    std::fprintf(stderr, "answered %d, which is no code of this call\n", code);
-    return 4;
-  }
-  if (code < 0) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(strnlen(error.message, sizeof error.message)),
-                 error.message);
-    return 4;
-  }
-  return output.written() ? 0 : 4;
+  error.struct_size = sizeof error;
+  if (!succeeded("init", plugin->init(&kHost, &error), error)) return 4;
+  const tenon_frontend_config config{sizeof config, static_cast<uint32_t>(overrides.size()), argv[3], argv[2],
+                                     overrides.data()};
+  const int code = evaluate(*plugin, config, output);
+  plugin->deinit();
+  std::fflush(nullptr);
+  _exit(code);  // nothing of what was loaded is run any more
 }

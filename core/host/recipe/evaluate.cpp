@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstring>
@@ -19,6 +20,12 @@ Error limit(const RecipeRequest& request, const std::string& cause, const std::s
 
 Error helper_failed(const RecipeRequest& request, const std::string& cause) {
   return Error{"R017", cause, request.path, "", TENON_E_INTERNAL};
+}
+
+std::string who_of(const RecipeRequest& request) { return "the front end " + request.plugin; }
+
+Error incomplete(const RecipeRequest& request) {
+  return helper_failed(request, who_of(request) + ": its answer is incomplete");
 }
 
 Result<std::string> read_text(const std::string& path) {
@@ -86,9 +93,16 @@ int64_t number_at(const Json& object, const char* key) {
   return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
 }
 
-Error reported(const Json& error) {
-  const std::string code = text_at(error, "code");
-  return Error{code.empty() ? "R012" : code, text_at(error, "message"),
+// "R002": of the errors of recipes.
+bool is_recipe_code(const std::string& code) {
+  return code.size() == 4 && code[0] == 'R' &&
+         std::all_of(code.begin() + 1, code.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+Error reported(const RecipeRequest& request, const Json& error) {
+  const std::string code = text_at(error, "code"), message = text_at(error, "message");
+  if (!is_recipe_code(code) || message.empty()) return incomplete(request);
+  return Error{code, message,
                shown_place(text_at(error, "file"), number_at(error, "line"), number_at(error, "column"),
                            text_at(error, "source")),
                text_at(error, "hint"), TENON_E_RECIPE};
@@ -97,32 +111,38 @@ Error reported(const Json& error) {
 Result<ResolvedRecipe> read_document(const RecipeRequest& request, const ChildEnd& end) {
   auto parsed = parse_json(end.output, request.path);
   if (!parsed.ok())
-    return helper_failed(request, "the front end's answer is damaged: " + parsed.error().cause);
+    return helper_failed(request, who_of(request) + ": its answer is damaged: " + parsed.error().cause);
   Json& document = *parsed;
   if (document.is_object() && document.contains("error") && document["error"].is_object()) {
-    return reported(document["error"]);
+    return reported(request, document["error"]);
   }
   const bool complete = document.is_object() && document.contains("recipe") &&
                         document["recipe"].is_object() && document.contains("provenance") &&
                         document["provenance"].is_object() && document.contains("parameters") &&
                         document["parameters"].is_array();
-  if (!complete) return helper_failed(request, "the front end's answer is incomplete");
+  if (!complete) return incomplete(request);
   ResolvedRecipe out;
   out.recipe = std::move(document["recipe"]);
   out.parameters = std::move(document["parameters"]);
   for (const auto& [pointer, place] : document["provenance"].items()) {
-    if (!place.is_string()) return helper_failed(request, "the front end's answer is incomplete");
+    if (!place.is_string()) return incomplete(request);
     out.provenance[pointer] = place.get<std::string>();
   }
   out.messages = end.messages;
   return out;
 }
 
+// What a helper that fails says last is why; before it stands what the front end has logged.
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string(text.substr(text.rfind('\n') + 1));
+}
+
 // Why there is no document, from how the helper ended.
 Error explain(const RecipeRequest& request, const ChildEnd& end) {
   using Cause = ChildEnd::Cause;
-  const std::string who = "the front end " + request.plugin;
-  const std::string said = end.messages.empty() ? "" : ": " + end.messages.substr(0, end.messages.find('\n'));
+  const std::string who = who_of(request);
+  const std::string last = last_line(end.messages), said = last.empty() ? "" : ": " + last;
   switch (end.cause) {
     case Cause::too_slow:
       return limit(request,

@@ -120,11 +120,13 @@ TEST(Helper, that_answers_nonsense_is_told_from_a_bad_recipe) {
   EXPECT_EQ(message_of_helper("kill -ABRT $$"),
             "error[R017]: the front end -c crashed (signal 6)\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo '{\"recipe\": {}}'"),
-            "error[R017]: the front end's answer is incomplete\n  --> r.lua");
+            "error[R017]: the front end -c: its answer is incomplete\n  --> r.lua");
   EXPECT_EQ(message_of_helper("exit 0"),
             "error[R017]: the front end -c ended without an answer\n  --> r.lua");
-  EXPECT_EQ(message_of_helper("echo '{'").substr(0, 54),
-            "error[R017]: the front end's answer is damaged: not va");
+  EXPECT_EQ(message_of_helper("echo '{'").substr(0, 58),
+            "error[R017]: the front end -c: its answer is damaged: not ");
+  EXPECT_EQ(message_of_helper("echo logged >&2; echo why >&2; exit 4"),
+            "error[R017]: the front end -c failed (exit 4): why\n  --> r.lua");
   EXPECT_EQ(message_of_helper("while :; do echo 0123456789; done"),
             "error[R014]: the resolved recipe is larger than 1000 bytes\n  --> r.lua\n"
             "  fix: use nn.blocks for repeated layers");
