@@ -17,8 +17,10 @@ inline constexpr Lie kLies[] = {
     {"sink", "struct-size-small", "A005", "struct_size 8 leaves no room for a version"},
     {"sink", "struct-size-cut", "A005",
      "slot 'init' of tenon_plugin is missing: struct_size 56 ends before it"},
+    {"sink", "struct-size-inside", "A005", "struct_size 68 ends inside a member"},
     {"sink", "built-older", "A001", "needs ABI 0.1 (built with 0.1)"},
     {"sink", "required-newer", "A001", "needs ABI 0.99 (built with 0.99)"},
+    {"sink", "required-above-built", "A005", "abi_minor_required 3 is above abi_minor_built 2"},
     {"sink", "another-id", "A005", "the file holds plugin 'sink/other', not 'sink/another-id'"},
     {"sink", "id-null", "A005", "slot 'id' of tenon_plugin is NULL"},
     {"sink", "version-null", "A005", "slot 'version' of tenon_plugin is NULL"},
@@ -34,6 +36,7 @@ inline constexpr Lie kLies[] = {
     {"sink", "options-many", "A005", "1099511627776 option declarations, more than 1000"},
     {"sink", "option-null", "A005", "option declaration 0 is NULL"},
     {"sink", "option-size", "A005", "option declaration 0 has struct_size 4"},
+    {"sink", "option-size-inside", "A005", "option declaration 0 has struct_size 28, which ends inside"},
     {"sink", "option-name-null", "A005", "option declaration 0 has no name"},
     {"sink", "option-name-twice", "A005", "option declaration 1 'file' is declared twice"},
     {"sink", "option-doc-endless", "A005", "'file' has a doc that is no text"},
@@ -41,6 +44,7 @@ inline constexpr Lie kLies[] = {
     {"sink", "option-default", "A005", "'file' has default 'much', which is not a number"},
     // Tables.
     {"sink", "table-size", "A005", "table tenon.sink/1 has struct_size 4294967295, which no table has"},
+    {"sink", "table-size-inside", "A005", "table tenon.sink/1 has struct_size 28, which no table has"},
     {"sink", "slot-null", "A005", "slot 'write' of tenon.sink/1 is NULL"},
     {"sink", "open-null", "A012", "said that it succeeded, and gave NULL"},
     {"comm", "flags", "A005", "tenon.comm/1 has flags 0x83, of which 0x80 are unknown"},
@@ -57,6 +61,7 @@ inline constexpr Lie kLies[] = {
     {"optimizer", "slots-many", "A005", "4294967295 slots, more than 64"},
     {"optimizer", "slot-null", "A005", "entry 1 of the slots is NULL"},
     {"optimizer", "slot-size", "A005", "slot 0 has struct_size 0, which leaves no room for a name"},
+    {"optimizer", "slot-size-inside", "A005", "slot 0 has struct_size 12, which ends inside a member"},
     {"optimizer", "slot-name-null", "A005", "slot 0 has no name"},
     {"optimizer", "slot-name-empty", "A005", "slot 0 has the name '', which no checkpoint can hold"},
     {"optimizer", "slot-name-space", "A005", "slot 0 has the name 'exp avg', which no checkpoint can hold"},
@@ -81,6 +86,7 @@ inline constexpr Lie kLies[] = {
     {"data", "field-positions", "D002", "offers a field 'positions', which is the core's own input"},
     {"data", "field-null", "A005", "entry 0 of the fields is NULL"},
     {"data", "field-size", "A005", "field 0 has struct_size 16, which leaves no room for a shape"},
+    {"data", "field-size-inside", "A005", "field 0 has struct_size 36, which ends inside a member"},
     {"data", "field-name-null", "A005", "field 0 has no name"},
     {"data", "field-name-not-utf8", "A005", "field 0 has the name (no text"},
     {"data", "field-name-twice", "A005", "two fields have the name 'tokens'"},
@@ -90,6 +96,7 @@ inline constexpr Lie kLies[] = {
     {"data", "field-dim-negative", "A005", "field 'tokens' has a dim of size -5"},
     {"data", "field-dim-huge", "A005", "field 'tokens' has more than 1099511627776 elements in a sample"},
     {"data", "field-limit", "A005", "field 'tokens' has the limit -1"},
+    {"data", "field-for-no-use", "A005", "samples of field 'more' have 4398046511104 bytes each"},
     {"data", "samples-negative", "A005", "-3 samples"},
     {"data", "digest-zero", "A005", "the digest is all zero"},
     {"data", "digest-random", "A005", "it says something else when it is asked again"},
@@ -98,8 +105,8 @@ inline constexpr Lie kLies[] = {
     // What training never asks for.
     {"data", "encode-need", "D007", "encode: it needs 18446744073709551615 entries", "sample"},
     {"data", "encode-needs-ever-more", "D007", "encode: it needs", "sample"},
-    {"data", "encode-token", "D007", "encode: token 1000, and 0 to 255 were declared", "sample"},
-    {"data", "encode-token-negative", "D007", "encode: token -1, and 0 to 255 were declared", "sample"},
+    {"data", "encode-token", "D007", "encode: token 1000, where 0 to 255 are", "sample"},
+    {"data", "encode-token-negative", "D007", "encode: token -1, where 0 to 255 are", "sample"},
     {"data", "encode-code", "A012", "answered 77, which is no code", "sample"},
     {"data", "decode-need", "D007", "decode: it needs 18446744073709551615 entries", "sample"},
     // Kernels.
@@ -107,6 +114,9 @@ inline constexpr Lie kLies[] = {
     {"kernels", "workspace", "A005", "18446744073709551615 bytes of workspace"},
     {"kernels", "private", "A005", "18446744073709551615 bytes of private memory"},
     {"kernels", "seconds", "A005", "takes -1 seconds"},
+    {"kernels", "unsteady", "A005", "it says something else when it is asked again"},
+    {"kernels", "fusion-flags", "A005", "flags 0x81, of which 0x80 are unknown"},
+    {"kernels", "fusion-code", "A012", "answered 5, which is no code"},
     {"kernels", "whole-info", "A005", "tenon_kernel_info of 8 bytes was filled as if it were larger"},
     {"kernels", "open-null", "A012", "said that it succeeded, and gave NULL"},
     {"kernels", "prepare-null", "A012", "said that it succeeded, and gave NULL"},
@@ -117,6 +127,21 @@ inline constexpr Lie kLies[] = {
     {"comm", "group-null", "A012", "said that it succeeded, and gave NULL"},
     {"comm", "plan-null", "A012", "said that it succeeded, and gave NULL"},
     {"comm", "alloc-unaligned", "A005", "memory that is not aligned to 64 bytes"},
+    // What a pass says of the graph.
+    {"parallel", "stage-huge", "P003", "stage 2147483648, which none of"},
+    {"parallel", "stage-last", "P003", "stage 4294967295, which none of"},
+    {"parallel", "stage-many", "P003", "stage 100000, which none of"},
+    {"parallel", "stage-op", "P003", "no such op"},
+    {"parallel", "stage-no-op", "P003", "no such op"},
+    {"parallel", "level", "P003", "level 9 of storage: 0 to 3 exist"},
+    {"parallel", "kind", "P003", "no op kind 'plus'"},
+    {"parallel", "kind-null", "P003", "'kind' is NULL"},
+    {"parallel", "dim", "P003", "has no dim 77"},
+    {"parallel", "value", "P003", "no such value"},
+    {"parallel", "axis-null", "P003", "'axis' is NULL"},
+    {"parallel", "graph-null", "P003", "'graph' is NULL"},
+    {"parallel", "split", "P003", "axis 'dp' split behind -4 ranks"},
+    {"parallel", "answer", "P003", "answered 5, which is no code"},
     // A schedule, of two stages.
     {"schedule", "row-null", "A005", "it emitted NULL for a row"},
     {"schedule", "row-kind", "S003", "kind 255, stage 0"},
@@ -125,6 +150,40 @@ inline constexpr Lie kLies[] = {
     {"schedule", "owner", "S00", "schedule/owner"},
     // Nothing is wrong with this one.
     {"sink", "none", "", ""},
+};
+
+// What data may hold that declares no bound: found in the first batch.
+inline constexpr Lie kBatchLies[] = {
+    {"data", "targets-unwritten", "D007", "left value 0 of field 'targets' unwritten"},
+    {"data", "target-below", "D007", "gave -2 as value 3 of field 'targets', whose values are -1 to 255"},
+    {"data", "target-beyond", "D007", "gave 256 as value 3 of field 'targets', whose values are -1 to 255"},
+    {"data", "token-below", "D007", "gave -1 as value 3 of field 'tokens', whose values are 0 to 255"},
+    {"data", "token-beyond", "D007", "gave 256 as value 3 of field 'tokens', whose values are 0 to 255"},
+};
+
+// Of a front end, told in the process where recipes are evaluated.
+inline constexpr Lie kFrontendLies[] = {
+    {"frontend", "init-fails", "A006", "init of 'frontend/lua' failed: no Lua today"},
+    {"frontend", "init-fails-there", "R017", "no Lua there"},
+    {"frontend", "evaluate-null", "A005", "slot 'evaluate' of tenon.frontend/1 is NULL"},
+    {"frontend", "answer", "R017", "evaluate answered 5, which is no code of this call"},
+    {"frontend", "emits-never", "R017", "emitted 0 documents, and not one"},
+    {"frontend", "emits-twice", "R017", "emitted 2 documents, and not one"},
+    {"frontend", "emits-null", "R017", "ended without an answer"},
+    {"frontend", "emits-nothing", "R017", "ended without an answer"},
+    {"frontend", "damaged", "R017", "its answer is damaged"},
+    {"frontend", "not-utf8", "R017", "its answer is damaged"},
+    {"frontend", "a-list", "R017", "its answer is incomplete"},
+    {"frontend", "no-provenance", "R017", "its answer is incomplete"},
+    {"frontend", "a-place-that-is-none", "R017", "its answer is incomplete"},
+    {"frontend", "recipe-is-a-list", "R017", "its answer is incomplete"},
+    {"frontend", "error-without-words", "R017", "its answer is incomplete"},
+    {"frontend", "error-of-no-code", "R017", "its answer is incomplete"},
+    // As a recipe may be wrong too.
+    {"frontend", "steps", "R0", "steps"},
+    // Nothing is wrong with these.
+    {"frontend", "none", "", ""},
+    {"frontend", "keeps-host", "", ""},
 };
 
 }  // namespace tenon::lies
