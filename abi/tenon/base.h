@@ -4,7 +4,9 @@
 // of a newer one understand each other (tests/abi):
 //   storage  An extensible struct begins with `struct_size`: how many bytes there are. Whoever OWNS the
 //            storage sets it, whoever fills the rest. Nobody reads or writes behind it: TENON_HAS asks for
-//            one field, tenon_fill reads or writes a whole struct. Never test a size for equality.
+//            one field, tenon_fill reads or writes a whole struct. Never test a size for equality. It is a
+//            multiple of 8, so that it ends inside no pointer: of a plugin another one is refused (A005), and
+//            tenon_fill leaves out what is behind the last multiple.
 //   growth   Fields, slots and enumerators are appended: never changed, moved or removed, nor is what they
 //            mean. Zero in a field that was appended means as before, and so does its absence.
 //   arrays   Of structs that may grow: arrays of pointers, so that the distance of two elements is nobody's.
@@ -64,8 +66,9 @@ extern "C" {
 TENON_STATIC_ASSERT(sizeof(void*) == 8 && sizeof(long) == 8, "tenon is LP64 only");
 
 // Copies one extensible struct into another of the same type, whichever of the two is older: no more than is
-// there, and no more than there is room for. What `to` has beyond that is zeroed; its struct_size stays, for
-// it is its owner's. So one answers a caller, and so one reads what a caller passes:
+// there, in whole multiples of 8, and no more than there is room for. What `to` has beyond that is zeroed;
+// its struct_size stays, for it is its owner's. So one answers a caller, and so one reads what a caller
+// passes:
 //   const tenon_kernel_info mine = {.struct_size = sizeof mine, ...};  tenon_fill(info, &mine);
 //   tenon_comm_config mine = {.struct_size = sizeof mine};             tenon_fill(&mine, config);
 // Does nothing where either is NULL.
@@ -76,7 +79,8 @@ static inline void tenon_fill(void* to, const void* from) {
   memcpy(&room, to, head);
   memcpy(&there, from, head);
   if (room <= head) return;
-  const size_t shared = (there < room ? there : room) > head ? (there < room ? there : room) - head : 0;
+  const size_t both = there < room ? there : room, whole = both - both % 8;
+  const size_t shared = whole > head ? whole - head : 0;
   memcpy((char*)to + head, (const char*)from + head, shared);
   memset((char*)to + head + shared, 0, room - head - shared);
 }

@@ -19,10 +19,13 @@ typedef struct tenon_field {  // one tensor of a sample
   uint32_t reserved;
   // "tokens" and "targets", which every data plugin offers, both TENON_I32 of [context]: the model's inputs
   // of the same names. "positions", "samples" and "step" are the core's own inputs, and refused (D002): a
-  // token's position is its place in the sample. Fields of other names are for a later core, and not used.
+  // token's position is its place in the sample. Fields of other names are for a later core, and not used,
+  // but read() writes them.
   const char* name;
   tenon_shape shape;  // of one sample; owned by the dataset
-  int64_t limit;      // integer fields: every value is below this (and >= -1); 0: no bound
+  // Every value is below this, and not below 0; of "targets" not below -1. 0: as many as the model has
+  // tokens, or classes.
+  int64_t limit;
 } tenon_field;
 TENON_SEAL(tenon_field, limit);
 

@@ -1,6 +1,7 @@
 // tenon/frontend.h - a recipe in, a resolved recipe (canonical JSON, docs/reference/resolved-recipe.md)
 // out. Runs only inside the helper executable, which limits its memory and time, so a front end need
-// not defend the process that embeds Tenon.
+// not defend the process that embeds Tenon: each evaluation is in a process of its own, which calls init,
+// evaluate once, and deinit.
 #ifndef TENON_FRONTEND_H
 #define TENON_FRONTEND_H
 
@@ -21,6 +22,9 @@ typedef struct tenon_override {  // key=value from the command line. Sealed.
 typedef struct tenon_frontend_config {
   uint32_t struct_size;
   uint32_t num_overrides;
+  // Never NULL; the one that init was given. It logs, and has no other table: there are neither threads nor
+  // memory to be counted.
+  const tenon_host* host;
   const char* path;     // of the recipe
   const char* library;  // folder of the vocabulary (scripts/): require "tenon" reads it
   const tenon_override* overrides;

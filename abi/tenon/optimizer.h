@@ -55,7 +55,8 @@ TENON_SEAL(tenon_step_scalars, grad_scale);
 
 // One contiguous piece of one parameter. Pointers are to `count` elements. This rank holds a block of the
 // parameter, which is all of it unless a strategy cuts dims of it: the piece is elements
-// [first, first + count) of that block, row-major.
+// [first, first + count) of that block, row-major. It is the host's, and the same one in each step: what the
+// pointers point to is written, the struct is not.
 typedef struct tenon_update {
   uint32_t struct_size;
   uint32_t dtype;  // of param and grad
@@ -86,12 +87,14 @@ typedef struct tenon_optimizer {
   tenon_code (*describe)(const tenon_optimizer_state* state, tenon_optimizer_info* info, tenon_error* error);
   // May be NULL where num_stats is 0. Writes the num_stats partial sums of each piece into its `stats`.
   // Changes nothing else. [rank-thread]
-  tenon_code (*stats)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
-                      uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
+  tenon_code (*stats)(tenon_optimizer_state* state, const tenon_stream* stream,
+                      const tenon_update* const* updates, uint32_t num_updates,
+                      const tenon_step_scalars* scalars, tenon_error* error);
   // Updates all pieces in one pass. Each element's result depends on that element alone (and stats),
   // never on how pieces are cut or on the number of threads. Allocates nothing. [rank-thread]
-  tenon_code (*step)(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
-                     uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error);
+  tenon_code (*step)(tenon_optimizer_state* state, const tenon_stream* stream,
+                     const tenon_update* const* updates, uint32_t num_updates,
+                     const tenon_step_scalars* scalars, tenon_error* error);
 } tenon_optimizer;
 TENON_SEAL(tenon_optimizer, step);
 

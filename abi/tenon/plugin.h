@@ -15,9 +15,11 @@ extern "C" {
 typedef struct tenon_plugin {
   uint32_t struct_size;
   uint32_t abi_major;
-  uint32_t abi_minor_built;     // of the headers it was compiled with: TENON_ABI_OLDEST_MINOR or newer
-  uint32_t abi_minor_required;  // the oldest host that it can do with, at most the one above
-  const char* id;               // "<kind>/<name>": "optimizer/adamw"; equals its file's name
+  uint32_t abi_minor_built;  // of the headers it was compiled with: TENON_ABI_OLDEST_MINOR or newer
+  // The oldest host that it can do with, at most the one above (A005): TENON_ABI_OLDEST_MINOR, but where it
+  // needs what a later minor appended.
+  uint32_t abi_minor_required;
+  const char* id;  // "<kind>/<name>": "optimizer/adamw"; equals its file's name
   const char* version;
   const char* doc;  // one line: what it does
   // Options of this plugin, declared once.

@@ -6,7 +6,7 @@ namespace {
 tenon_code enqueue(tenon_kernel*, const tenon_stream*, void* const*, tenon_error*) { return TENON_OK; }
 tenon_code start(tenon_comm_plan*, const tenon_stream*, tenon_error*) { return TENON_OK; }
 tenon_code wait_host(tenon_comm_plan*, int64_t, tenon_error*) { return TENON_OK; }
-tenon_code update(tenon_optimizer_state*, const tenon_stream*, tenon_update* const*, uint32_t,
+tenon_code update(tenon_optimizer_state*, const tenon_stream*, const tenon_update* const*, uint32_t,
                   const tenon_step_scalars*, tenon_error*) {
   return TENON_OK;
 }

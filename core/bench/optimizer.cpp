@@ -29,7 +29,7 @@ class Arrays {
   Real* array(size_t i) const { return static_cast<Real*>(memory_[i].get()); }
   size_t arrays() const { return memory_.size(); }
   int64_t count() const { return count_; }
-  tenon_update* const* pieces() const { return pointers_.data(); }
+  const tenon_update* const* pieces() const { return pointers_.data(); }
   uint32_t num_pieces() const { return static_cast<uint32_t>(pointers_.size()); }
   // Gradients are only read.
   double bytes() const {
@@ -68,7 +68,7 @@ class Arrays {
   std::vector<std::vector<void*>> slots_;
   std::vector<double> stats_;
   std::vector<tenon_update> pieces_;
-  std::vector<tenon_update*> pointers_;
+  std::vector<const tenon_update*> pointers_;
 };
 
 template <class Real>

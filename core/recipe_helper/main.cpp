@@ -155,8 +155,8 @@ int main(int argc, char** argv) {
   tenon_error error{};
   error.struct_size = sizeof error;
   if (!succeeded("init", plugin->init(&kHost, &error), error)) return 4;
-  const tenon_frontend_config config{sizeof config, static_cast<uint32_t>(overrides.size()), argv[3], argv[2],
-                                     overrides.data()};
+  const tenon_frontend_config config{
+      sizeof config, static_cast<uint32_t>(overrides.size()), &kHost, argv[3], argv[2], overrides.data()};
   const int code = evaluate(*plugin, config, output);
   plugin->deinit();
   std::fflush(nullptr);

@@ -55,7 +55,7 @@ Status Executor::prepare_all() {
   for (const auto& axes : groups) TENON_CHECK(device_.group(axes));
   for (InstrId id = 0; id < program_.instrs.size(); ++id) TENON_CHECK(prepare_instr(id));
   for (Update& update : updates_) {  // no piece moves any more
-    for (tenon_update& piece : update.pieces) update.pointers.push_back(&piece);
+    for (const tenon_update& piece : update.pieces) update.pointers.push_back(&piece);
   }
   return {};
 }

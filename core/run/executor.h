@@ -40,7 +40,7 @@ class Executor {
   // The pieces of one optimizer group in one bucket.
   struct Update {
     std::vector<tenon_update> pieces;
-    std::vector<tenon_update*> pointers;
+    std::vector<const tenon_update*> pointers;
     std::vector<std::vector<void*>> slots;
     const double* scale = nullptr;
     tenon_optimizer_state* state = nullptr;

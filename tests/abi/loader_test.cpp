@@ -164,6 +164,13 @@ TEST(Loader, plugin_of_another_minor_is_refused_with_both_versions) {
   EXPECT_EQ(error.fix, "build the plugin with the headers of this tenon");
 }
 
+TEST(Loader, plugin_of_the_sdk_built_with_a_later_minor_is_taken) {
+  PluginRegistry registry(only({kFixtures}));
+  const auto plugin = registry.load("test/next-minor");
+  ASSERT_TRUE(plugin.ok()) << plugin.error().text();
+  EXPECT_TRUE((*plugin)->interface<tenon_sink>().ok());
+}
+
 TEST(Loader, plugin_of_the_minor_before_the_last_break_is_refused) {
   const Error error = flaw_of("older-minor");
   EXPECT_EQ(error.code, "A001");

@@ -454,8 +454,8 @@ const std::map<std::string, Row>& rows() {
       {"tenon_frontend_config",
        {"overrides",
         [](size_t size) {
-          const tenon_frontend_config config = {sizeof config, 0, "/nonexistent.lua", "/nonexistent",
-                                                nullptr};
+          const tenon_frontend_config config = {
+              sizeof config, 0, plugins().host.table(), "/nonexistent.lua", "/nonexistent", nullptr};
           const Other<tenon_frontend_config> other(config, size);
           const auto nothing = [](void*, const char*, uint64_t) {};
           return call([&](auto* e) {

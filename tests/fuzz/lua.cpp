@@ -45,8 +45,12 @@ std::vector<Error> feed_lua(std::string_view input) {
   const auto given = overrides_of(input);
   std::vector<tenon_override> overrides;
   for (const auto& [key, value] : given) overrides.push_back({key.c_str(), value.c_str()});
-  const tenon_frontend_config config{sizeof config, static_cast<uint32_t>(overrides.size()), path.c_str(),
-                                     TENON_SOURCE_DIR "/scripts", overrides.data()};
+  const tenon_frontend_config config{sizeof config,
+                                     static_cast<uint32_t>(overrides.size()),
+                                     nullptr,
+                                     path.c_str(),
+                                     TENON_SOURCE_DIR "/scripts",
+                                     overrides.data()};
   // Less than a recipe may have, so that inputs that reach a limit are cheap.
   const lua::Limits limits{.memory = size_t{8} << 20, .instructions = 300'000};
   lua::Spent spent;

@@ -17,7 +17,7 @@ Optimizer::Optimizer(const OptimizerUse& use) : use_(use) {
 
 void Optimizer::step(size_t group, bool measures, std::vector<tenon_update>& pieces,
                      const tenon_step_scalars& scalars) const {
-  std::vector<tenon_update*> pointers;
+  std::vector<const tenon_update*> pointers;
   for (tenon_update& piece : pieces) pointers.push_back(&piece);
   tenon_error error = empty_abi_error();
   const auto call = measures ? use_.table->stats : use_.table->step;

@@ -123,7 +123,7 @@ class OptimizerRun {
  private:
   void call(decltype(tenon_optimizer::step) function, std::vector<tenon_update>& updates,
             const tenon_step_scalars& scalars) const {
-    std::vector<tenon_update*> pointers;
+    std::vector<const tenon_update*> pointers;
     for (tenon_update& update : updates) pointers.push_back(&update);
     const tenon_stream stream = {{kDLCPU, 0}, nullptr};
     tenon_error error = empty_error();

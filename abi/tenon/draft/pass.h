@@ -79,7 +79,8 @@ typedef struct tenon_graph_api {
   // [any-thread]
   tenon_code (*store)(tenon_graph* graph, tenon_value_id value, uint32_t level, const char* axis,
                       const char* within, tenon_error* error);
-  // Puts an op on a stage, counted from 0, of a pipeline whose stages are spread over one axis. [any-thread]
+  // Puts an op on a stage, counted from 0 and below the number of ops, of a pipeline whose stages are spread
+  // over one axis. [any-thread]
   tenon_code (*set_stage)(tenon_graph* graph, tenon_op_id op, uint32_t stage, const char* axis,
                           tenon_error* error);
   // Makes an op one of another kind with the same operands and attributes ("attention_ring" of "attention").

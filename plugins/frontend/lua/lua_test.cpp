@@ -126,7 +126,7 @@ class Plugin : public testing::Test {
   nlohmann::json evaluate(const std::string& source) const {
     const std::string path = folder_ + "/r.lua";
     std::ofstream(path) << source;
-    const tenon_frontend_config config{sizeof(config), 0, path.c_str(), LIBRARY_DIR, nullptr};
+    const tenon_frontend_config config{sizeof(config), 0, nullptr, path.c_str(), LIBRARY_DIR, nullptr};
     std::vector<std::string> documents;
     tenon_error error{};
     error.struct_size = sizeof error;
@@ -147,7 +147,7 @@ class Plugin : public testing::Test {
 
 TEST_F(Plugin, says_what_it_is) {
   EXPECT_STREQ(plugin_->id, "frontend/lua");
-  EXPECT_EQ(plugin_->abi_minor_required, TENON_ABI_MINOR);
+  EXPECT_EQ(plugin_->abi_minor_required, TENON_ABI_OLDEST_MINOR);
   EXPECT_NE(frontend(), nullptr);
   EXPECT_EQ(plugin_->get_interface("tenon.comm/1"), nullptr);
 }
@@ -183,7 +183,7 @@ TEST_F(Plugin, evaluations_do_not_see_each_other) {
 TEST_F(Plugin, refuses_an_incomplete_configuration) {
   tenon_error error{};
   error.struct_size = sizeof error;
-  const tenon_frontend_config config{sizeof(config), 0, nullptr, LIBRARY_DIR, nullptr};
+  const tenon_frontend_config config{sizeof(config), 0, nullptr, nullptr, LIBRARY_DIR, nullptr};
   EXPECT_EQ(frontend()->evaluate(
                 &config, [](void*, const char*, uint64_t) {}, nullptr, &error),
             TENON_E_ARGUMENT);

@@ -114,8 +114,9 @@ static void run_chunk(void* arg, int64_t part) {
   }
 }
 
-static tenon_code step(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
-                       uint32_t num_updates, const tenon_step_scalars* scalars, tenon_error* error) {
+static tenon_code step(tenon_optimizer_state* state, const tenon_stream* stream,
+                       const tenon_update* const* updates, uint32_t num_updates,
+                       const tenon_step_scalars* scalars, tenon_error* error) {
   if (stream != NULL && stream->device.device_type != kDLCPU) {
     return fail(error, TENON_E_UNSUPPORTED, "optimizer/signsgd works on the CPU only");
   }
@@ -175,7 +176,7 @@ const tenon_plugin tenon_plugin_v0 = {
     .struct_size = sizeof(tenon_plugin),
     .abi_major = TENON_ABI_MAJOR,
     .abi_minor_built = TENON_ABI_MINOR,
-    .abi_minor_required = TENON_ABI_MINOR,
+    .abi_minor_required = TENON_ABI_OLDEST_MINOR,
     .id = "optimizer/signsgd",
     .version = "0.1.0",
     .doc = "The sign of the gradient or of its moving average (Signum)",

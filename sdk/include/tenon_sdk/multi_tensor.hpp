@@ -42,7 +42,7 @@ constexpr tenon_slot_decl slot(const char* name, uint32_t dtype = TENON_SLOT_DTY
 
 // Refuses what the arithmetic cannot do, before anything has been touched.
 // `stats`: the rule reads them.
-inline void check_step(const tenon_stream* stream, tenon_update* const* updates, uint32_t num_updates,
+inline void check_step(const tenon_stream* stream, const tenon_update* const* updates, uint32_t num_updates,
                        const tenon_step_scalars& scalars, bool stats) {
   for (uint32_t i = 0; i < num_updates; ++i) {
     const bool fits =
@@ -70,7 +70,7 @@ inline void check_step(const tenon_stream* stream, tenon_update* const* updates,
 
 inline uint64_t num_chunks(const tenon_update& u) { return u.count / kChunk + (u.count % kChunk != 0); }
 
-inline uint64_t num_chunks(tenon_update* const* updates, uint32_t num_updates) {
+inline uint64_t num_chunks(const tenon_update* const* updates, uint32_t num_updates) {
   uint64_t chunks = 0;
   for (uint32_t i = 0; i < num_updates; ++i) chunks += num_chunks(*updates[i]);
   return chunks;
@@ -79,7 +79,7 @@ inline uint64_t num_chunks(tenon_update* const* updates, uint32_t num_updates) {
 // Calls body(chunk, update, first, count) for every chunk of every tensor, on the host's threads. Chunks are
 // counted in the order of the tensors.
 template <class Body>
-void for_each_chunk(const tenon_parallel* pool, tenon_update* const* updates, uint32_t num_updates,
+void for_each_chunk(const tenon_parallel* pool, const tenon_update* const* updates, uint32_t num_updates,
                     const Body& body) {
   uint64_t elements = 0;
   for (uint32_t i = 0; i < num_updates; ++i) elements += updates[i]->count;
@@ -150,8 +150,9 @@ class MultiTensor {
     typename Optimizer::template Constants<float> single;
     typename Optimizer::template Constants<double> twice;
   };
-  static Step begin(tenon_optimizer_state* opaque, const tenon_stream* stream, tenon_update* const* updates,
-                    uint32_t num_updates, const tenon_step_scalars* given) {
+  static Step begin(tenon_optimizer_state* opaque, const tenon_stream* stream,
+                    const tenon_update* const* updates, uint32_t num_updates,
+                    const tenon_step_scalars* given) {
     const auto scalars = sdk::read(given, TENON_END(tenon_step_scalars, grad_scale));
     check_step(stream, updates, num_updates, scalars, kStats > 0);
     const State& state = *state_of(opaque);
@@ -159,8 +160,8 @@ class MultiTensor {
   }
 
   static tenon_code step(tenon_optimizer_state* opaque, const tenon_stream* stream,
-                         tenon_update* const* updates, uint32_t num_updates, const tenon_step_scalars* given,
-                         tenon_error* error) {
+                         const tenon_update* const* updates, uint32_t num_updates,
+                         const tenon_step_scalars* given, tenon_error* error) {
     return sdk::guard(error, [&] {
       const Step now = begin(opaque, stream, updates, num_updates, given);
       const State& state = now.state;
@@ -177,8 +178,8 @@ class MultiTensor {
   }
 
   static tenon_code stats(tenon_optimizer_state* opaque, const tenon_stream* stream,
-                          tenon_update* const* updates, uint32_t num_updates, const tenon_step_scalars* given,
-                          tenon_error* error) {
+                          const tenon_update* const* updates, uint32_t num_updates,
+                          const tenon_step_scalars* given, tenon_error* error) {
     return sdk::guard(error, [&] {
       const Step now = begin(opaque, stream, updates, num_updates, given);
       const State& state = now.state;

@@ -142,14 +142,16 @@ inline void stop() noexcept {}
 //     extern "C" const tenon_plugin tenon_plugin_v0 =
 //         plugin_with<TENON_SINK, kTable>("sink/mine", "0.1.0", "One line of text per record", kOptions);
 //
-// `kTable` and the options are of static storage.
+// `kTable` and the options are of static storage. `required`: the minor of the oldest host that it can do
+// with, which is a newer one only where it calls or fills what that one appended.
 template <InterfaceName kInterface, const auto& kTable, auto* kInit = start, auto* kDeinit = stop>
 constexpr tenon_plugin plugin_with(const char* id, const char* version, const char* doc,
-                                   std::span<const tenon_option_decl* const> options = {}) {
+                                   std::span<const tenon_option_decl* const> options = {},
+                                   uint32_t required = TENON_ABI_OLDEST_MINOR) {
   return {sizeof(tenon_plugin),
           TENON_ABI_MAJOR,
           TENON_ABI_MINOR,
-          TENON_ABI_MINOR,
+          required,
           id,
           version,
           doc,

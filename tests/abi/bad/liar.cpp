@@ -317,7 +317,7 @@ tenon_code init_fails_there(const tenon_host* host, tenon_error* error) {
 tenon_code evaluate_with_host(const tenon_frontend_config* config, EmitDocument emit, void* arg,
                               tenon_error* error) {
   const tenon_host* const host = self().host;
-  if (host == nullptr) return TENON_E_STATE;
+  if (host == nullptr || config->host != host) return TENON_E_STATE;
   if (host->get_interface(host, TENON_HOST_PARALLEL) != nullptr) return TENON_E_STATE;
   host->log(host, TENON_LOG_WARN, "liar.cpp", 1, "a front end logs");
   const auto* table = static_cast<const tenon_frontend*>(self().honest->get_interface(TENON_FRONTEND));

@@ -133,7 +133,7 @@ void spoil_read(std::string_view deed, uint64_t n, void* const* outs) {
   if (deed == "far") tokens[count + 64] = 7;
 }
 
-void spoil_step(std::string_view deed, tenon_update* const* updates) {
+void spoil_step(std::string_view deed, const tenon_update* const* updates) {
   if (deed == "nan") *static_cast<float*>(updates[0]->param) = std::numeric_limits<float>::quiet_NaN();
 }
 
@@ -143,8 +143,8 @@ void spoil(std::string_view deed, tenon_dataset*, const int64_t*, uint64_t n, vo
            tenon_error*) {
   spoil_read(deed, n, outs);
 }
-void spoil(std::string_view deed, tenon_optimizer_state*, const tenon_stream*, tenon_update* const* updates,
-           uint32_t, const tenon_step_scalars*, tenon_error*) {
+void spoil(std::string_view deed, tenon_optimizer_state*, const tenon_stream*,
+           const tenon_update* const* updates, uint32_t, const tenon_step_scalars*, tenon_error*) {
   spoil_step(deed, updates);
 }
 void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*) { keep(*info); }

@@ -42,7 +42,7 @@ void count_step(void* slot, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) ++static_cast<T*>(slot)[i];
 }
 
-tenon_code step(tenon_optimizer_state* state, const tenon_stream*, tenon_update* const* updates,
+tenon_code step(tenon_optimizer_state* state, const tenon_stream*, const tenon_update* const* updates,
                 uint32_t count, const tenon_step_scalars*, tenon_error*) {
   for (uint32_t u = 0; u < count; ++u) {
     const auto count_in = group_of(state)->slot.dtype == TENON_F64 ? count_step<double> : count_step<float>;
@@ -108,8 +108,9 @@ struct Updated {
   }
 };
 
-tenon_code note_step(tenon_optimizer_state* state, const tenon_stream* stream, tenon_update* const* updates,
-                     uint32_t count, const tenon_step_scalars* scalars, tenon_error* error) {
+tenon_code note_step(tenon_optimizer_state* state, const tenon_stream* stream,
+                     const tenon_update* const* updates, uint32_t count, const tenon_step_scalars* scalars,
+                     tenon_error* error) {
   for (uint32_t u = 0; u < count; ++u) Updated::self().note(*updates[u]);
   return step(state, stream, updates, count, scalars, error);
 }
