@@ -69,11 +69,12 @@ Status check_row(const Rows& rows, const RowRef& ref) {
   const auto known = static_cast<uint32_t>(row.kind) <= static_cast<uint32_t>(RowKind::backward);
   if (!known || row.stage < 0 || row.stage >= rows.stages || row.microbatch < 0 ||
       row.microbatch >= rows.microbatches || row.overlap < 0) {
+    const std::string what =
+        known ? text_of(row) : fmt::format("kind {}, which none is", static_cast<uint32_t>(row.kind));
     return refuse_rows(
         "S003",
-        fmt::format("kind {}, stage {}, microbatch {}, overlap {}: there are {} stages and {} microbatches",
-                    static_cast<uint32_t>(row.kind), row.stage, row.microbatch, row.overlap, rows.stages,
-                    rows.microbatches),
+        fmt::format("{} (stage {}, microbatch {}, overlap {}): there are {} stages and {} microbatches", what,
+                    row.stage, row.microbatch, row.overlap, rows.stages, rows.microbatches),
         fmt::format("row {} of rank {}", ref.row + 1, ref.rank), "count from 0, and stay within them");
   }
   const int owner = rows.owner[static_cast<size_t>(row.stage)];

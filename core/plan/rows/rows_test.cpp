@@ -69,7 +69,8 @@ const std::vector<Fault> kFaults = {
      "S003",
      "rank 1 of 3 has no stage",
      "/rows"},
-    {"a microbatch too many", kGood, 1, "S003", "microbatch 1", "/rows, row 2 of rank 0"},
+    {"a microbatch too many", kGood, 1, "S003", "F0.1 (stage 0, microbatch 1, overlap 0)",
+     "/rows, row 2 of rank 0"},
     {"a lost microbatch",
      {"F0.0 B0.0", "F1.0 B1.0 F1.1 B1.1"},
      2,
@@ -191,6 +192,7 @@ TEST(Rows, that_contradict_their_shape_are_refused) {
   rows = good;
   rows.of_rank[0][0].kind = static_cast<RowKind>(7);
   EXPECT_EQ(refused(rows), "S003");
+  EXPECT_EQ(check_rows(rows).error().cause.substr(0, 33), "kind 7, which none is (stage 0, m");
   rows = good;
   rows.of_rank[0][0].overlap = -1;
   EXPECT_EQ(refused(rows), "S003");

@@ -151,10 +151,22 @@ void lie(Liar& liar, void (*change)(Liar&, tenon_kernel_info&)) {
 
 using Tell = void (*)(Liar&, tenon_plugin&);
 
+constexpr auto open_nothing = [](auto...) -> tenon_code { return TENON_OK; };
+
 #define TELL [](Liar & liar, tenon_plugin & plugin)
 #define OPTIMIZER(...)                                  \
   TELL {                                                \
     (void)plugin;                                       \
+    lie(liar, [](Liar& l, tenon_optimizer_info& info) { \
+      (void)l, (void)info;                              \
+      __VA_ARGS__;                                      \
+    });                                                 \
+  }
+// Of an optimizer that has the slot `stats`, which the honest one has not.
+#define STATS(...)                                      \
+  TELL {                                                \
+    (void)plugin;                                       \
+    liar.optimizer.stats = open_nothing;                \
     lie(liar, [](Liar& l, tenon_optimizer_info& info) { \
       (void)l, (void)info;                              \
       __VA_ARGS__;                                      \
@@ -227,8 +239,6 @@ std::string changed(std::string text, const std::string& from, const std::string
   if (at == std::string::npos) std::abort();  // no lie was told
   return text.replace(at, from.size(), to);
 }
-
-constexpr auto open_nothing = [](auto...) -> tenon_code { return TENON_OK; };
 
 // Behind the start of an honest block, which `free` finds again.
 tenon_code alloc_kernels(tenon_device* device, uint64_t bytes, void** out, tenon_error* error) {
@@ -402,6 +412,9 @@ const std::map<std::string, Tell>& all_lies() {
       {"optimizer/slot-dtype", OPTIMIZER(l.slots[0].dtype = 99)},
       {"optimizer/granule", OPTIMIZER(info.granule = 9)},
       {"optimizer/stats-many", OPTIMIZER(info.num_stats = 1000)},
+      {"optimizer/stats-negative", STATS(info.num_stats = static_cast<uint32_t>(-1))},
+      {"optimizer/stats-one-too-many", STATS(info.num_stats = 65)},
+      {"optimizer/stats-unsteady", STATS(info.num_stats = l.asked % 4 < 2 ? 0 : 1)},
       {"optimizer/stats-alone", OPTIMIZER(info.num_stats = 1)},
       {"optimizer/unsteady", OPTIMIZER(info.granule = l.asked % 4 < 2 ? 0 : 1)},
       {"optimizer/whole-info",

@@ -72,6 +72,9 @@ inline constexpr Lie kLies[] = {
     {"optimizer", "slot-dtype", "A005", "slot 'exp_avg' has dtype 99, which none is"},
     {"optimizer", "granule", "A005", "granule 9, which none is"},
     {"optimizer", "stats-many", "A005", "1000 statistics, more than 64"},
+    {"optimizer", "stats-negative", "A005", "4294967295 statistics, more than 64"},
+    {"optimizer", "stats-one-too-many", "A005", "65 statistics, more than 64"},
+    {"optimizer", "stats-unsteady", "A005", "it says something else when it is asked again"},
     {"optimizer", "stats-alone", "A005", "1 statistics, and no slot 'stats' that computes them"},
     {"optimizer", "unsteady", "A005", "it says something else when it is asked again"},
     {"optimizer", "whole-info", "A005", "tenon_optimizer_info of 8 bytes was filled as if it were larger"},
@@ -144,7 +147,7 @@ inline constexpr Lie kLies[] = {
     {"parallel", "answer", "P003", "answered 5, which is no code"},
     // A schedule, of two stages.
     {"schedule", "row-null", "A005", "it emitted NULL for a row"},
-    {"schedule", "row-kind", "S003", "kind 255, stage 0"},
+    {"schedule", "row-kind", "S003", "kind 255, which none is (stage 0"},
     {"schedule", "rows-many", "S005", "F0.0 is done by"},
     {"schedule", "row-rank", "S003", "a row of rank 7"},
     {"schedule", "owner", "S00", "schedule/owner"},
