@@ -57,9 +57,9 @@ void run_in_order(int64_t parts, ThreadPool::Part fn, void* arg) {
 }  // namespace
 
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, int64_t ranks) {
-  if (threads < 1) {
-    return Error{"A010", "a pool of " + std::to_string(threads) + " threads", "", "ask for 1 or more",
-                 TENON_E_ARGUMENT};
+  if (threads < 1 || threads > kMostThreads) {
+    return Error{"A010", "a pool of " + std::to_string(threads) + " threads", "",
+                 "ask for 1 to " + std::to_string(kMostThreads), TENON_E_ARGUMENT};
   }
   const bool crowded = threads * ranks > int64_t{std::thread::hardware_concurrency()};
   std::unique_ptr<ThreadPool> pool(new ThreadPool(crowded));

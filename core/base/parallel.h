@@ -20,11 +20,12 @@ namespace tenon {
 class ThreadPool {
  public:
   using Part = void (*)(void* arg, int64_t part);
+  static constexpr int kMostThreads = 4096;  // more than any machine has cores
 
   // `threads` counts the caller: 1 starts none. The new threads block every signal, so that the
   // handlers of the embedding program run on threads of its own. `ranks`: how many have such a pool on this
   // machine; where it has a core for each of their threads, threads that wait stay awake for a while. Errors:
-  // E013 (no threads to be had), A010 (threads < 1).
+  // E013 (no threads to be had), A010 (not 1 to kMostThreads).
   static Result<std::unique_ptr<ThreadPool>> create(int threads, int64_t ranks = 1);
   ~ThreadPool();  // no run() may be in progress
   ThreadPool(const ThreadPool&) = delete;

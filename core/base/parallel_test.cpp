@@ -150,11 +150,14 @@ TEST(ThreadPool, helpers_block_all_signals_and_the_caller_keeps_its_own) {
   EXPECT_EQ(blocked.load(), 1);
 }
 
-TEST(ThreadPool, fewer_than_one_thread_is_an_error) {
-  const auto pool = ThreadPool::create(0);
-  ASSERT_FALSE(pool.ok());
-  EXPECT_EQ(pool.error().cause, "a pool of 0 threads");
-  EXPECT_EQ(pool.error().kind, TENON_E_ARGUMENT);
+TEST(ThreadPool, of_no_thread_or_more_than_any_machine_runs_is_an_error_before_one_is_started) {
+  for (const int threads : {-1, 0, ThreadPool::kMostThreads + 1, 1 << 20}) {
+    const auto pool = ThreadPool::create(threads);
+    ASSERT_FALSE(pool.ok());
+    EXPECT_EQ(pool.error().cause, "a pool of " + std::to_string(threads) + " threads");
+    EXPECT_EQ(pool.error().fix, "ask for 1 to 4096");
+    EXPECT_EQ(pool.error().kind, TENON_E_ARGUMENT);
+  }
 }
 
 }  // namespace

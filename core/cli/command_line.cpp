@@ -9,6 +9,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/parallel.h"
 #include "tenon/base.h"
 #include "tenon_sdk/suggest.hpp"
 
@@ -69,7 +70,7 @@ void add_memory(CLI::App& verb, Arguments& a) {
 
 void add_running(CLI::App& verb, Arguments& a) {
   verb.add_option("--threads", a.threads, "threads of each rank (default: cores / ranks)")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, ThreadPool::kMostThreads));
 }
 
 void add_run(CLI::App& verb, Arguments& a) {
