@@ -68,6 +68,7 @@ Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, cons
   if (!path.ends_with(".json")) {
     TENON_TRY(const Plugin* frontend, registry.load("frontend/lua"));
     request.plugin = frontend->path();
+    request.id = frontend->id();
   }
   TENON_TRY(job.resolved, evaluate_recipe(request));
   TENON_CHECK(read_into(job));

@@ -81,6 +81,7 @@ Result<RecipeRequest> Context::request(const std::string& path, std::vector<std:
   }
   TENON_TRY(const Plugin* const frontend, registry_.load("frontend/lua"));
   out.plugin = frontend->path();
+  out.id = frontend->id();
   return out;
 }
 

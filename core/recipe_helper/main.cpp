@@ -1,6 +1,8 @@
 // tenon-recipe <front end .so> <library folder> <recipe> [key=value ...]
 // Evaluates one recipe in a process of its own, within limits of processor time and memory, and writes the
-// front end's document (tenon/frontend.h) to standard output, and nothing else.
+// front end's document (tenon/frontend.h) to standard output, and nothing else: in front of it a newline for
+// each function of the front end's that was entered (init, get_interface, evaluate), which JSON does not mind
+// and which tells where the process died.
 // Exit: 0 a document was written (also one that says what is wrong with the recipe), 2 usage, 3 the front end
 // cannot be loaded, 4 the front end failed.
 #include <dlfcn.h>
@@ -49,6 +51,8 @@ class Output {
     if (json != nullptr) output.write_all(json, size);
   }
   int documents() const { return documents_; }
+  // The front end's next function is entered.
+  void mark() { write_all("\n", 1); }
 
  private:
   void write_all(const char* data, uint64_t size) {
@@ -109,6 +113,7 @@ bool succeeded(const char* slot, tenon_code code, const tenon_error& error) {
 
 // The exit code.
 int evaluate(const tenon_plugin& plugin, const tenon_frontend_config& config, Output& output) {
+  output.mark();
   const auto* frontend = static_cast<const tenon_frontend*>(plugin.get_interface(TENON_FRONTEND));
   if (frontend == nullptr || !TENON_FN(frontend, tenon_frontend, evaluate)) {
     std::fprintf(stderr, "has no front end (%s)\n", TENON_FRONTEND);
@@ -116,6 +121,7 @@ int evaluate(const tenon_plugin& plugin, const tenon_frontend_config& config, Ou
   }
   tenon_error error{};
   error.struct_size = sizeof error;
+  output.mark();
   if (!succeeded("evaluate", frontend->evaluate(&config, Output::emit, &output, &error), error)) return 4;
   if (output.documents() == 1) return 0;
   std::fprintf(stderr, "emitted %d documents, and not one\n", output.documents());
@@ -154,6 +160,7 @@ int main(int argc, char** argv) {
   if (plugin == nullptr) return 3;
   tenon_error error{};
   error.struct_size = sizeof error;
+  output.mark();
   if (!succeeded("init", plugin->init(&kHost, &error), error)) return 4;
   const tenon_frontend_config config{
       sizeof config, static_cast<uint32_t>(overrides.size()), &kHost, argv[3], argv[2], overrides.data()};

@@ -22,7 +22,9 @@ Error helper_failed(const RecipeRequest& request, const std::string& cause) {
   return Error{"R017", cause, request.path, "", TENON_E_INTERNAL};
 }
 
-std::string who_of(const RecipeRequest& request) { return "the front end " + request.plugin; }
+std::string who_of(const RecipeRequest& request) {
+  return "the front end " + (request.id.empty() ? request.plugin : request.id + " (" + request.plugin + ")");
+}
 
 Error incomplete(const RecipeRequest& request) {
   return helper_failed(request, who_of(request) + ": its answer is incomplete");
@@ -138,10 +140,20 @@ std::string last_line(std::string_view text) {
   return std::string(text.substr(text.rfind('\n') + 1));
 }
 
+// What the front end was in when the helper ended, from the newlines that it wrote
+// (core/recipe_helper/main.cpp).
+std::string last_call(const std::string& output) {
+  constexpr const char* kCalls[] = {"the loading of its file", "init", "get_interface", "evaluate"};
+  const size_t entered = std::min(output.find_first_not_of('\n'), output.size());
+  return entered < output.size() ? "evaluate or deinit" : kCalls[std::min(entered, std::size(kCalls) - 1)];
+}
+
+bool is_blank(const std::string& output) { return output.find_first_not_of('\n') == std::string::npos; }
+
 // Why there is no document, from how the helper ended.
 Error explain(const RecipeRequest& request, const ChildEnd& end) {
   using Cause = ChildEnd::Cause;
-  const std::string who = who_of(request);
+  const std::string who = who_of(request), where = " in " + last_call(end.output);
   const std::string last = last_line(end.messages), said = last.empty() ? "" : ": " + last;
   switch (end.cause) {
     case Cause::too_slow:
@@ -157,11 +169,12 @@ Error explain(const RecipeRequest& request, const ChildEnd& end) {
         return limit(request, "the recipe used up its processor time",
                      "a search with several '.-' or '.*' in its pattern can take for ever");
       }
-      return helper_failed(request, who + " crashed (signal " + std::to_string(end.status) + ")" + said);
+      return helper_failed(request,
+                           who + " crashed" + where + " (signal " + std::to_string(end.status) + ")" + said);
     case Cause::exited:
-      return helper_failed(request, end.status == 0
-                                        ? who + " ended without an answer" + said
-                                        : who + " failed (exit " + std::to_string(end.status) + ")" + said);
+      return helper_failed(request, end.status == 0 ? who + " ended" + where + " without an answer" + said
+                                                    : who + " failed" + where + " (exit " +
+                                                          std::to_string(end.status) + ")" + said);
     default: return helper_failed(request, who + " ended without an answer" + said);
   }
 }
@@ -196,7 +209,7 @@ Result<ResolvedRecipe> evaluate_recipe(const RecipeRequest& request) {
   // What counts is a whole document, not how the helper was reaped; a killed one never counts.
   const bool ended =
       end.cause == ChildEnd::Cause::unknown || (end.cause == ChildEnd::Cause::exited && end.status == 0);
-  if (!ended || end.output.empty()) return explain(request, end);
+  if (!ended || is_blank(end.output)) return explain(request, end);
   return read_document(request, end);
 }
 

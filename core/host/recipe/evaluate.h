@@ -18,6 +18,7 @@ struct RecipeRequest {
   std::vector<std::string> overrides;  // "key=value"
   std::string helper;                  // path of tenon-recipe
   std::string plugin;                  // path of the front end's library
+  std::string id = {};                 // and its id
   std::string library;                 // folder that holds the vocabulary (scripts/)
   ChildLimits limits;
 };
