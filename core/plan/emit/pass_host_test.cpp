@@ -124,6 +124,16 @@ TEST_F(PassHost, a_split_that_does_not_divide_is_refused) {
          "parallel/a: axis 'tp' split behind 3 ranks, which its parts do not allow");
 }
 
+TEST_F(PassHost, a_split_into_a_part_that_is_called_as_another_axis_is_refused) {
+  const tenon_pass splitting = table(splits);
+  for (const char* taken : {"tp_out", "tp_in"}) {
+    mesh_ = Mesh{{{"dp", 2}, {"tp", 4}, {taken, 2}}};
+    expect(run({splitting}), "P003",
+           std::string("parallel/a: axis 'tp' split behind 2 ranks: a part of it is to be called '") + taken +
+               "', as another axis of the mesh is");
+  }
+}
+
 TEST_F(PassHost, two_passes_on_two_axes_nest_and_both_are_recorded) {
   ASSERT_TRUE(run({table(shard<kBatch, kDp>), table(shard<kBatch, kTp>)}).ok());
   EXPECT_EQ(said(), "batch@dp by parallel/a batch@tp by parallel/b");
