@@ -215,6 +215,33 @@ Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& me
   return {};
 }
 
+// Kinds of which a model may have none, so that who runs them does not depend on how it is cut. What plans
+// sum, copy and measure gradients with is none of them, nor is what ops are turned into where they are cut.
+bool is_of_models(const OpDef& def) {
+  constexpr std::string_view kOfPlans[] = {"add", "slice", "sqnorm", "clip_scale"};
+  return def.use == OpUse::graph && std::ranges::find(kOfPlans, def.kind) == std::end(kOfPlans);
+}
+
+// An op of a kind that is fused is looked for by its parts.
+Status check_overridden(const std::set<std::string>& overridden, const Graph& graph) {
+  std::set<std::string_view> kinds;
+  for (const Op& op : graph.ops()) {
+    kinds.insert({op.def->kind, op.def->computes});
+    for (const PartDef& part : op.def->made_of) kinds.insert(part.kind);
+  }
+  const auto occurs = [&](const OpDef& def) { return !is_of_models(def) || kinds.contains(def.kind); };
+  for (const std::string& kind : overridden) {
+    const OpDef& def = *find_kind(kind);
+    std::string missing = occurs(def) ? "" : kind;
+    for (const PartDef& part : def.made_of)
+      if (missing.empty() && !occurs(*find_kind(part.kind))) missing = part.kind;
+    if (missing.empty()) continue;
+    return Error{"R005", "the model has no op of kind '" + missing + "'", "/kernels/overrides/" + kind,
+                 "remove it", TENON_E_RECIPE};
+  }
+  return {};
+}
+
 LayoutOptions layout_options(const Recipe& recipe, const CompileOptions& options) {
   const bool elements = std::ranges::all_of(options.slots, &OptimizerSlots::elements);
   // A comm plugin that does not sum in the fixed tree exchanges parts that are added here.
@@ -322,6 +349,7 @@ Result<Compiler> Compiler::open(const Recipe& recipe, const CompileOptions& opti
   TENON_TRY(out->rows, plan_rows(recipe, options, out->found, static_cast<int>(out->split.microbatches)));
   TENON_TRY(out->train,
             build_joint(recipe, options.mesh, ProgramKind::train, out->split.microbatch, out->annotate));
+  TENON_CHECK(check_overridden(options.overridden, out->train.graph));
   TENON_CHECK(check_stats(recipe, options));
   TENON_CHECK(check_storage(recipe, options, out->train.graph));
   TENON_CHECK(check_exact(recipe, out->train, options.mesh));

@@ -164,6 +164,30 @@ TEST(overrides, by_a_plugin_without_the_kind_are_a_mistake_at_their_place) {
   EXPECT_EQ(run.error().fix, "remove it, or name a plugin that has such a kernel");
 }
 
+TEST(overrides, of_a_kind_that_the_model_lacks_are_a_mistake_at_their_place) {
+  const auto refused = [](const std::string& kind, const std::string& missing, int ranks = 1) {
+    SCOPED_TRACE(kind);
+    const auto run = run_virtual(recipe_with({kind}), {.ranks = ranks, .steps = 1});
+    if (missing.empty()) {
+      EXPECT_TRUE(run.ok()) << run.error().text();
+      return;
+    }
+    ASSERT_FALSE(run.ok());
+    EXPECT_EQ(run.error().code, "R005");
+    EXPECT_EQ(run.error().cause, "the model has no op of kind '" + missing + "'");
+    EXPECT_EQ(run.error().place, "/kernels/overrides/" + kind);
+    EXPECT_EQ(run.error().fix, "remove it");
+  };
+  refused("swiglu", "swiglu");  // GPT-2 has gelu, and layernorm
+  refused("swiglu_dgrad", "swiglu_dgrad");
+  refused("add_rmsnorm", "rmsnorm");
+  // What a model has in some plan, if not in this one: cut otherwise, fused or not, on more ranks or fewer.
+  for (const char* kind : {"gelu_dgrad", "bias_gelu", "linear_cross_entropy", "cross_entropy_shard", "add",
+                           "concat", "sqnorm", "clip_scale", "sum"})
+    refused(kind, "");
+  refused("embedding_shard", "", 2);
+}
+
 TEST(overrides, exactness_is_asked_of_the_plugin_that_runs_the_kind) {
   const auto run = run_virtual(recipe_with({"gelu"}, "cpu", true),
                                described([](tenon_kernel_info& info) { info.flags = 0; }));
