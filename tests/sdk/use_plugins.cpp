@@ -61,13 +61,14 @@ class SignSgd {
   tenon_code step(uint32_t dtype, void* param, const void* grad, void* slot, uint64_t count, double lr,
                   double grad_scale) {
     void* slots[] = {slot};
-    tenon_update update = {.struct_size = sizeof(tenon_update),
-                           .dtype = dtype,
-                           .count = count,
-                           .rows = 1,
-                           .param = param,
-                           .grad = grad,
-                           .slots = slots};
+    tenon_update update{};
+    update.struct_size = sizeof update;
+    update.dtype = dtype;
+    update.count = count;
+    update.rows = 1;
+    update.param = param;
+    update.grad = grad;
+    update.slots = slots;
     tenon_update* updates[] = {&update};
     const tenon_step_scalars scalars = {sizeof scalars, 0, 1, lr, grad_scale};
     const tenon_stream stream = {{kDLCPU, 0}, nullptr};
@@ -187,7 +188,8 @@ TEST_F(Outside, template_writes_one_line_per_record) {
                                .attempt = 1,
                                .metrics = metrics,
                                .texts = texts,
-                               .num_texts = 1};
+                               .num_texts = 1,
+                               .reserved = 0};
   EXPECT_EQ(table->write(sink, &record, &error), TENON_OK);
   std::stringstream text;
   text << std::ifstream(folder + "/out.txt").rdbuf();
