@@ -90,9 +90,11 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
   }
-  std::memset(space(Space::arena), kNoNumber, this->bytes(Space::arena));
+  spoil_arena();
   return {};
 }
+
+void RankDevice::spoil_arena() { std::memset(space(Space::arena), kNoNumber, bytes(Space::arena)); }
 
 Result<Handle<void>> RankDevice::memory(uint64_t bytes) {
   const auto& kernels = plugins_.kernels.base();

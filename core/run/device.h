@@ -33,9 +33,12 @@ class RankDevice {
   // `rendezvous` may be NULL when world is 1; it is borrowed for the life of the device. Collective.
   static Result<std::unique_ptr<RankDevice>> open(const PluginSet& plugins, RankId id, const Mesh& mesh,
                                                   const tenon_rendezvous* rendezvous, int64_t timeout_ns);
-  // Allocates the spaces, each `bytes`; contents zero, of the arena NaN: what a plugin should have written
-  // and did not is seen in the first step's loss. Collective when world > 1.
+  // Allocates the spaces, each `bytes`; contents zero, of the arena NaN, see spoil_arena(). Collective when
+  // world > 1.
   Status allocate(const std::array<uint64_t, kNumSpaces>& bytes);
+  // Makes NaN of all that the arena holds, in front of a step: what a plugin should write in it and does not
+  // is seen in its loss or norm.
+  void spoil_arena();
 
   char* space(Space space) const { return base_[static_cast<size_t>(space)]; }
   uint64_t bytes(Space space) const { return bytes_[static_cast<size_t>(space)]; }

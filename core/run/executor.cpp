@@ -55,7 +55,10 @@ Status Executor::prepare_all() {
   for (const auto& axes : groups) TENON_CHECK(device_.group(axes));
   for (InstrId id = 0; id < program_.instrs.size(); ++id) TENON_CHECK(prepare_instr(id));
   for (Update& update : updates_) {  // no piece moves any more
-    for (const tenon_update& piece : update.pieces) update.pointers.push_back(&piece);
+    for (const tenon_update& piece : update.pieces) {
+      update.pointers.push_back(&piece);
+      update.watch.add(piece, *update.declaration);
+    }
   }
   return {};
 }
@@ -175,6 +178,7 @@ Status Executor::add_updates(const Instr& instr) {
     if (fresh) {
       Update& update = updates_.emplace_back();
       update.state = device_.optimizer(static_cast<size_t>(leaf.group));
+      update.declaration = &device_.optimizer_declaration(static_cast<size_t>(leaf.group));
       update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
       update.measures = measures;
     }
@@ -284,16 +288,53 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     if (code != TENON_OK) return located(code, error, id, call.plugin->id);
   }
   for (uint32_t u = 0; u < record.num_updates; ++u) {
-    Update& update = updates_[record.first_update + u];
+    Update& one = updates_[record.first_update + u];
     tenon_step_scalars mine = scalars;
-    mine.grad_scale = *update.scale;
-    const tenon_optimizer& table = *plugins.optimizer.table;
-    const tenon_code code = (update.measures ? table.stats : table.step)(
-        update.state, &kCpuStream, update.pointers.data(), static_cast<uint32_t>(update.pointers.size()),
-        &mine, &error);
+    mine.grad_scale = *one.scale;
+    const tenon_code code = watched_ ? update_watched(one, mine, error) : update(one, mine, error);
     if (code != TENON_OK) return located(code, error, id, plugins.optimizer.id);
   }
   return {};
+}
+
+tenon_code Executor::update(Update& one, const tenon_step_scalars& scalars, tenon_error& error) {
+  const tenon_optimizer& table = *device_.plugins().optimizer.table;
+  return (one.measures ? table.stats : table.step)(one.state, &kCpuStream, one.pointers.data(),
+                                                   static_cast<uint32_t>(one.pointers.size()), &scalars,
+                                                   &error);
+}
+
+tenon_code Executor::update_watched(Update& one, const tenon_step_scalars& scalars, tenon_error& error) {
+  if (one.measures)
+    one.watch.before_stats();
+  else
+    one.watch.before_step(scalars);
+  const tenon_code code = update(one, scalars, error);
+  const Status seen = one.measures ? one.watch.after_stats() : one.watch.after_step();
+  if (found_.ok()) found_ = seen;
+  return code;
+}
+
+Status Executor::run_watched(int64_t step, double lr, Waits waits, InstrTimes* times) {
+  found_ = {};
+  watched_ = true;
+  const Status ran = run(step, lr, waits, times);
+  watched_ = false;
+  return ran;
+}
+
+Executor::Seen Executor::seen() const {
+  Seen out;
+  for (const Update& one : updates_) {
+    out.moved = out.moved || one.watch.moved();
+    out.must_move = out.must_move || one.watch.must_move();
+  }
+  if (found_.ok()) return out;
+  Error named = found_.error();
+  named.place =
+      fmt::format("{}, {}, rank {}", device_.plugins().optimizer.id, named.place, device_.id().rank);
+  out.found = named;
+  return out;
 }
 
 Status Executor::run(int64_t step, double lr, Waits waits, InstrTimes* times) {

@@ -8,6 +8,7 @@
 #include "plan/program/kernel_desc.h"
 #include "run/device.h"
 #include "run/trace.h"
+#include "run/update_watch.h"
 
 namespace tenon {
 
@@ -25,6 +26,15 @@ class Executor {
   // W011 where the device is aborted. `times`, where given, has an entry for each instruction, which is
   // written.
   Status run(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
+  // The same, and looks at a few elements of each update (update_watch.h).
+  Status run_watched(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
+  // What was seen of the updates then.
+  struct Seen {
+    Status found;  // error N002, which names the plugin; a loss that is no number explains it better
+    bool must_move = false;  // of this rank, see UpdateWatch
+    bool moved = false;
+  };
+  Seen seen() const;
   // Seconds in which the last run() did nothing but wait for transfers, or start them.
   double transfer_seconds() const { return transfer_seconds_; }
 
@@ -44,6 +54,8 @@ class Executor {
     std::vector<std::vector<void*>> slots;
     const double* scale = nullptr;
     tenon_optimizer_state* state = nullptr;
+    const OptimizerDeclaration* declaration = nullptr;
+    UpdateWatch watch;
     bool measures = false;  // the optimizer's `stats`, not its `step`
   };
   struct Call {
@@ -80,6 +92,8 @@ class Executor {
   template <bool kTraced>
   Status run_all(const tenon_step_scalars& scalars, Waits waits);
   Status execute(InstrId id, const tenon_step_scalars& scalars);
+  tenon_code update(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
+  tenon_code update_watched(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
   Status wait(InstrId id);
   std::string place_of(InstrId id, const std::string& who) const;
   Error located(tenon_code code, const tenon_error& error, InstrId id, const std::string& who) const;
@@ -104,6 +118,8 @@ class Executor {
   std::atomic<InstrId> now_{0};
   double transfer_seconds_ = 0;
   InstrTimes* times_ = nullptr;  // of the step that runs
+  bool watched_ = false;         // it is
+  Status found_;                 // of its updates
 };
 
 }  // namespace tenon

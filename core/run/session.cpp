@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "run/due.h"
 
 namespace tenon {
 
@@ -41,6 +42,7 @@ Status Session::open_all() {
   tensors_->initialise(recipe_.seed);
   if (programs_->train) {
     TENON_TRY(train_executor_, Executor::prepare(train_program(), *device_, recipe_.exact));
+    TENON_TRY(seen_, WordSum::open(*device_, 2));
   }
   TENON_TRY(eval_executor_, Executor::prepare(mine(programs_->eval), *device_, recipe_.exact));
   return {};
@@ -149,17 +151,45 @@ Result<StepResult> Session::step_on(const GivenBatch& batch) {
   return take_step(fill, nullptr);
 }
 
+// The first that is done here, and those behind which is saved or evaluated: what plugins do is looked at
+// where it costs little beside what is done anyway.
+bool Session::is_watched(int64_t step) const {
+  return !has_stepped_ || due(recipe_.save_every, step, recipe_.steps) ||
+         due(recipe_.eval_every, step, recipe_.steps);
+}
+
+void Session::spoil_used_arena() {
+  if (used_arena_) device_->spoil_arena();
+  used_arena_ = true;
+}
+
+// A rule may leave alone what it likes, all of one rank's too, but hardly all that is trained.
+Status Session::judge_updates(const StepResult& step) {
+  const Executor::Seen mine = train_executor_->seen();
+  TENON_CHECK(mine.found);
+  seen_->words()[0] = mine.must_move ? 1 : 0;
+  seen_->words()[1] = mine.moved ? 1 : 0;
+  TENON_CHECK(seen_->add_up(fmt::format("updates of step {}", step.step)));
+  if (seen_->words()[0] == 0 || seen_->words()[1] > 0) return {};
+  Error nothing = nothing_moved(step.lr);
+  nothing.place = fmt::format("{}, {}", plugins_.optimizer.id, nothing.place);
+  return nothing;
+}
+
 Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   const ThreadPool::Use use(*pool_);
   const double start = seconds_now();
   const Program& program = train_program();
-  TENON_CHECK(feed(program, fill));
   StepResult out;
   out.step = steps_done_ + 1;
+  const bool watched = is_watched(out.step);
+  if (watched) spoil_used_arena();
+  TENON_CHECK(feed(program, fill));
   out.lr = lr_.value_or(recipe_.lr.at(out.step));
   out.at_once = overlap_.at_once();
   const auto waits = out.at_once ? Executor::Waits::at_once : Executor::Waits::planned;
-  TENON_CHECK(train_executor_->run(out.step, out.lr, waits, times));
+  TENON_CHECK(watched ? train_executor_->run_watched(out.step, out.lr, waits, times)
+                      : train_executor_->run(out.step, out.lr, waits, times));
   overlap_.add(train_executor_->transfer_seconds());
   const double count = read(program, "count");
   out.tokens = static_cast<int64_t>(count);
@@ -168,6 +198,8 @@ Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   if (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm)) {
     return no_number(fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm));
   }
+  if (watched) TENON_CHECK(judge_updates(out));
+  has_stepped_ = true;
   steps_done_ = out.step;
   out.seconds = seconds_now() - start;
   return out;
@@ -177,6 +209,7 @@ Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
   const Program& program = mine(programs_->eval);
   if (sampler_->num_valid() == 0) return nothing_held_out();
+  spoil_used_arena();
   double loss = 0, count = 0;
   const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;
   const int64_t batches = recipe_.eval_batches == 0 ? whole : std::min(recipe_.eval_batches, whole);

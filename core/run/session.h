@@ -16,6 +16,7 @@
 #include "run/programs.h"
 #include "run/sampler.h"
 #include "run/tensors.h"
+#include "run/word_sum.h"
 
 namespace tenon {
 
@@ -54,9 +55,9 @@ class Session {
                                                const SessionOptions& options);
   ~Session();
 
-  // One optimizer step on the recipe's next samples. Collective. Error N001 when the loss is not finite; the
-  // step then counts as not done and parameters may hold NaN: load a checkpoint. `times`: as for
-  // Executor::run.
+  // One optimizer step on the recipe's next samples. Collective. Error N001 when the loss is not finite, N002
+  // when the optimizer is seen to have done nothing, or to have made no number; the step then counts as not
+  // done and parameters may hold NaN: load a checkpoint. `times`: as for Executor::run.
   Result<StepResult> step(InstrTimes* times = nullptr);
   // The same on the caller's samples, which check() accepts; those of the recipe's that come next stay the
   // same. Collective.
@@ -113,6 +114,9 @@ class Session {
   Status feed(const Program& program, const Fill& fill);
   Fill from_data(std::vector<int64_t> batch);
   Result<StepResult> take_step(const Fill& fill, InstrTimes* times);
+  bool is_watched(int64_t step) const;
+  Status judge_updates(const StepResult& step);
+  void spoil_used_arena();
   double read(const Program& program, const std::string& output) const;
 
   const Recipe& recipe_;
@@ -128,9 +132,12 @@ class Session {
   TokenLimits limits_;
   std::unique_ptr<RankDevice> device_;
   std::optional<Tensors> tensors_;
+  std::unique_ptr<WordSum> seen_;  // of the updates, by all ranks
   std::unique_ptr<Executor> train_executor_, eval_executor_, logits_executor_;
   int64_t steps_done_ = 0, samples_seen_ = 0;
   std::optional<double> lr_;  // set by the caller
+  bool has_stepped_ = false;
+  bool used_arena_ = false;  // since it was allocated
 };
 
 }  // namespace tenon

@@ -17,6 +17,8 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -149,6 +151,28 @@ void spoil(std::string_view deed, tenon_optimizer_state*, const tenon_stream*,
 }
 void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*) { keep(*info); }
 
+// -- What is done well at first -----------------------------------------------------------------------
+
+// Of a call that is made again in every step, in the memory of the core's that it is made with.
+const void* memory_of(tenon_kernel*, const tenon_stream*, void* const* pointers, tenon_error*) {
+  return static_cast<const void*>(pointers);
+}
+const void* memory_of(tenon_optimizer_state*, const tenon_stream*, tenon_update* const* updates, uint32_t,
+                      const tenon_step_scalars*, tenon_error*) {
+  return static_cast<const void*>(updates);
+}
+template <class... A>
+const void* memory_of(A...) {
+  return nullptr;
+}
+
+bool is_first_of(const void* memory) {
+  static std::mutex mutex;
+  static std::set<const void*> seen;
+  const std::lock_guard lock(mutex);
+  return seen.insert(memory).second;
+}
+
 // -- The slots --------------------------------------------------------------------------------------
 
 template <class Table>
@@ -166,7 +190,7 @@ R answer(std::string_view deed, A... arguments) {
     if (deed == "pending") return TENON_PENDING;
     if (deed == "unknown") return -99;
     if (deed == "text") return text_without_end(error_of(arguments...));
-    return TENON_OK;  // "null", "unwritten": nothing is done
+    return TENON_OK;  // "null", "unwritten", "stale": nothing is done
   } else if constexpr (std::is_integral_v<R>) {
     return -7;
   }
@@ -180,6 +204,7 @@ struct Type<R (*Table_::*)(A...)> {
   template <R (*Table::*kSlot)(A...)>
   static R bad(A... arguments) {
     const std::string_view deed = settings().deed;
+    if (deed == "stale" && is_first_of(memory_of(arguments...))) return (good<Table>()->*kSlot)(arguments...);
     const bool after = deed == "nan" || deed == "limit" || deed == "below" || deed == "past" ||
                        deed == "far" || deed == "pipe";
     if (!after) return answer<R>(deed, arguments...);
