@@ -20,7 +20,7 @@ class Pinning {
   static std::function<void(PluginSet&)> of(const PinCase& c) {
     return [c](PluginSet& plugins) {
       wanted_ = c;
-      plugins.passes.push_back({.id = "test/pins", .table = &kPass, .options = {}});
+      plugins.passes.push_back({.id = "test/pins", .version = {}, .table = &kPass, .options = {}});
     };
   }
   // How many it sharded, each time that it ran.
