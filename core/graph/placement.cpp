@@ -30,7 +30,7 @@ std::vector<AxisId> Mesh::find_all(std::string_view name) const {
   return out;
 }
 
-std::optional<Mesh> Mesh::split(std::string_view name, int64_t outer) const {
+std::optional<Mesh> Mesh::split(std::string_view name, int64_t outer, std::string* taken) const {
   int64_t before = 1;  // ranks of the atoms in front
   for (AxisId id : find_all(name)) {
     const Axis& atom = axes[id];
@@ -41,7 +41,12 @@ std::optional<Mesh> Mesh::split(std::string_view name, int64_t outer) const {
       before *= atom.size;
       continue;
     }
-    if (atom.size % part != 0 || find(atom.name + "_out") || find(atom.name + "_in")) return std::nullopt;
+    if (atom.size % part != 0) return std::nullopt;
+    for (const char* half : {"_out", "_in"}) {
+      if (!find(atom.name + half)) continue;
+      if (taken != nullptr) *taken = atom.name + half;
+      return std::nullopt;
+    }
     const std::string whole = atom.part_of.empty() ? atom.name : atom.part_of;
     Mesh out = *this;
     out.axes[id] = {atom.name + "_out", part, whole};

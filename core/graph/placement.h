@@ -30,8 +30,9 @@ struct Mesh {
   // The axis of that name, or its atoms: "dp" is dp_out and dp_in where those are axes. In the mesh's order.
   std::vector<AxisId> find_all(std::string_view name) const;
   // The mesh, in which some atoms of an axis, the major ones, have `outer` ranks together: where none have,
-  // one is split into "tp_out" and "tp_in". Ranks keep their numbers. Nothing: the sizes do not divide.
-  std::optional<Mesh> split(std::string_view name, int64_t outer) const;
+  // one is split into "tp_out" and "tp_in". Ranks keep their numbers. Nothing: the sizes do not divide, or
+  // another axis has a part's name, which `taken`, where given, is then.
+  std::optional<Mesh> split(std::string_view name, int64_t outer, std::string* taken = nullptr) const;
   std::vector<int64_t> coordinate(int64_t rank) const;
   int64_t rank(const std::vector<int64_t>& coordinate) const;
   // World ranks that share every coordinate of `rank` except those of `axes`, in rank order.

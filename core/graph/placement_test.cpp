@@ -58,7 +58,12 @@ TEST(MeshTest, AnAxisIsSplitWhereItsAtomsDoNotEndThere) {
   EXPECT_EQ(tp.split("tp", 1)->text(), tp.text());
   EXPECT_EQ(tp.split("tp", 8)->text(), tp.text());
   for (const int64_t outer : {3, 16}) EXPECT_FALSE(tp.split("tp", outer).has_value()) << outer;
-  EXPECT_FALSE((Mesh{{{"tp", 4}, {"tp_in", 2}}}.split("tp", 2)).has_value());
+  const Mesh named{{{"tp", 4}, {"tp_in", 2}}};
+  std::string taken;
+  EXPECT_FALSE(named.split("tp", 3, &taken).has_value());
+  EXPECT_EQ(taken, "") << "its size is why";
+  EXPECT_FALSE(named.split("tp", 2, &taken).has_value());
+  EXPECT_EQ(taken, "tp_in");
 }
 
 TEST(PlacementTest, TextNamesDimsAxesInOrderAndPartials) {

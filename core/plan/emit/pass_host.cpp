@@ -275,18 +275,15 @@ tenon_code split_axis(tenon_graph* g, const char* name, int64_t outer, tenon_err
   std::vector<AxisId> atoms;
   if (const tenon_code code = axes_named(g, name, atoms, error); code < 0) return code;
   const std::string what = fmt::format("axis '{}' split behind {} ranks", name, outer);
-  const auto mesh = outer < 1 ? std::nullopt : g->mesh->split(name, outer);
+  std::string taken;
+  const auto mesh = outer < 1 ? std::nullopt : g->mesh->split(name, outer, &taken);
+  if (!taken.empty()) {
+    g->fix = "give that axis another name";
+    return refuse(
+        error, TENON_E_ARGUMENT,
+        fmt::format("{}: a part of it is to be called '{}', as another axis of the mesh is", what, taken));
+  }
   if (!mesh) {
-    for (AxisId atom : atoms) {
-      for (const char* half : {"_out", "_in"}) {
-        const std::string taken = g->mesh->axes[atom].name + half;
-        if (!g->mesh->find(taken)) continue;
-        g->fix = "give that axis another name";
-        return refuse(error, TENON_E_ARGUMENT,
-                      fmt::format("{}: a part of it is to be called '{}', as another axis of the mesh is",
-                                  what, taken));
-      }
-    }
     g->fix = "choose sizes of its parts that multiply to that";
     return refuse(error, TENON_E_ARGUMENT, what + ", which its parts do not allow");
   }
