@@ -1,8 +1,8 @@
 // tenon-recipe <front end .so> <library folder> <recipe> [key=value ...]
 // Evaluates one recipe in a process of its own, within limits of processor time and memory, and writes the
 // front end's document (tenon/frontend.h) to standard output, and nothing else: in front of it a newline for
-// each function of the front end's that was entered (init, get_interface, evaluate), which JSON does not mind
-// and which tells where the process died.
+// the loading of the front end's file and for each function of it that was entered (init, get_interface,
+// evaluate), which JSON does not mind and which tells where the process died.
 // Exit: 0 a document was written (also one that says what is wrong with the recipe), 2 usage, 3 the front end
 // cannot be loaded, 4 the front end failed.
 #include <dlfcn.h>
@@ -156,6 +156,7 @@ int main(int argc, char** argv) {
     if (!split(argv[i], overrides[static_cast<size_t>(i - 4)])) return 2;
   }
   Output output;
+  output.mark();
   const tenon_plugin* plugin = load(argv[1]);
   if (plugin == nullptr) return 3;
   tenon_error error{};

@@ -141,9 +141,9 @@ std::string last_line(std::string_view text) {
 }
 
 // What the front end was in when the helper ended, from the newlines that it wrote
-// (core/recipe_helper/main.cpp).
+// (core/recipe_helper/main.cpp): "" where it came to nothing of it.
 std::string last_call(const std::string& output) {
-  constexpr const char* kCalls[] = {"the loading of its file", "init", "get_interface", "evaluate"};
+  constexpr const char* kCalls[] = {"", "the loading of its file", "init", "get_interface", "evaluate"};
   const size_t entered = std::min(output.find_first_not_of('\n'), output.size());
   return entered < output.size() ? "evaluate or deinit" : kCalls[std::min(entered, std::size(kCalls) - 1)];
 }
@@ -153,7 +153,8 @@ bool is_blank(const std::string& output) { return output.find_first_not_of('\n')
 // Why there is no document, from how the helper ended.
 Error explain(const RecipeRequest& request, const ChildEnd& end) {
   using Cause = ChildEnd::Cause;
-  const std::string who = who_of(request), where = " in " + last_call(end.output);
+  const std::string who = who_of(request), call = last_call(end.output);
+  const std::string where = call.empty() ? " before its file was loaded" : " in " + call;
   const std::string last = last_line(end.messages), said = last.empty() ? "" : ": " + last;
   switch (end.cause) {
     case Cause::too_slow:

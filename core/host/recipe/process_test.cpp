@@ -115,24 +115,24 @@ std::string message_of_helper(const std::string& script) {
 }
 
 TEST(Helper, that_answers_nonsense_is_told_from_a_bad_recipe) {
-  EXPECT_EQ(message_of_helper("echo oops >&2; exit 3"),
+  EXPECT_EQ(message_of_helper("echo; echo oops >&2; exit 3"),
             "error[R017]: the front end -c failed in the loading of its file (exit 3): oops\n  --> r.lua");
-  EXPECT_EQ(message_of_helper("kill -ABRT $$"),
-            "error[R017]: the front end -c crashed in the loading of its file (signal 6)\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo; kill -ABRT $$"),
-            "error[R017]: the front end -c crashed in init (signal 6)\n  --> r.lua");
+            "error[R017]: the front end -c crashed in the loading of its file (signal 6)\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo; echo; kill -ABRT $$"),
+            "error[R017]: the front end -c crashed in init (signal 6)\n  --> r.lua");
+  EXPECT_EQ(message_of_helper("echo; echo; echo; kill -ABRT $$"),
             "error[R017]: the front end -c crashed in get_interface (signal 6)\n  --> r.lua");
-  EXPECT_EQ(message_of_helper("echo; echo; echo; exit 0"),
+  EXPECT_EQ(message_of_helper("echo; echo; echo; echo; exit 0"),
             "error[R017]: the front end -c ended in evaluate without an answer\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo '{\"recipe\": {}}'"),
             "error[R017]: the front end -c: its answer is incomplete\n  --> r.lua");
   EXPECT_EQ(message_of_helper("exit 0"),
-            "error[R017]: the front end -c ended in the loading of its file without an answer\n  --> r.lua");
+            "error[R017]: the front end -c ended before its file was loaded without an answer\n  --> r.lua");
   EXPECT_EQ(message_of_helper("echo '{'").substr(0, 58),
             "error[R017]: the front end -c: its answer is damaged: not ");
   EXPECT_EQ(message_of_helper("echo logged >&2; echo why >&2; exit 4"),
-            "error[R017]: the front end -c failed in the loading of its file (exit 4): why\n  --> r.lua");
+            "error[R017]: the front end -c failed before its file was loaded (exit 4): why\n  --> r.lua");
   EXPECT_EQ(message_of_helper("while :; do echo 0123456789; done"),
             "error[R014]: the resolved recipe is larger than 1000 bytes\n  --> r.lua\n"
             "  fix: use nn.blocks for repeated layers");
