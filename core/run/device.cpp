@@ -7,11 +7,7 @@
 #include "base/assert.h"
 
 namespace tenon {
-namespace {
-
-constexpr unsigned char kNoNumber = 0xFF;  // as any floating-point type: NaN
-
-}  // namespace
+namespace {}  // namespace
 
 Result<Handle<tenon_optimizer_state>> open_optimizer(const OptimizerUse& use,
                                                      const OptimizerUse::Group& group) {

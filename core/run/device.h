@@ -13,6 +13,8 @@
 
 namespace tenon {
 
+constexpr unsigned char kNoNumber = 0xFF;  // all bytes of it are NaN, as any floating-point type
+
 struct RankId {
   int64_t rank = 0;
   int64_t world = 1;

@@ -118,10 +118,18 @@ Status Executor::add_call(InstrId id, const Instr& instr) {
     if (code != TENON_OK) return located(code, error, id, plugin->id);
     kernel = Handle<tenon_kernel>(made, plugin->table->release);
   }
-  calls_.push_back({kernel.get(), plugin, static_cast<uint32_t>(pointers_.size())});
+  calls_.push_back({kernel.get(), plugin, static_cast<uint32_t>(pointers_.size()),
+                    static_cast<uint32_t>(outputs_.size())});
   for (const Operand& operand : instr.in) pointers_.push_back(device_.address(program_, operand));
   for (const Operand& operand : instr.out) pointers_.push_back(device_.address(program_, operand));
   pointers_.push_back(instr.workspace.buffer == kNone ? nullptr : device_.address(program_, instr.workspace));
+  const auto operands = std::span<void* const>(pointers_).subspan(calls_.back().first_pointer);
+  for (size_t i = 0; i < instr.out.size(); ++i) {
+    if (!is_made_anew(instr, i, operands)) continue;
+    outputs_.push_back(
+        {static_cast<char*>(operands[instr.in.size() + i]), instr.out[i].bytes(), static_cast<int>(i)});
+    ++calls_.back().num_outputs;
+  }
   return {};
 }
 
@@ -281,12 +289,8 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     transfer_seconds_ += seconds_now() - begin;
     ++lanes_[program_.instrs[id].lane].started;
   }
-  for (uint32_t c = 0; c < record.num_calls; ++c) {
-    const Call& call = calls_[record.first_call + c];
-    const tenon_code code =
-        call.plugin->table->enqueue(call.kernel, &kCpuStream, pointers_.data() + call.first_pointer, &error);
-    if (code != TENON_OK) return located(code, error, id, call.plugin->id);
-  }
+  for (uint32_t c = 0; c < record.num_calls; ++c)
+    TENON_CHECK(call_kernel(id, calls_[record.first_call + c], error));
   for (uint32_t u = 0; u < record.num_updates; ++u) {
     Update& one = updates_[record.first_update + u];
     tenon_step_scalars mine = scalars;
@@ -295,6 +299,19 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     if (code != TENON_OK) return located(code, error, id, plugins.optimizer.id);
   }
   return {};
+}
+
+Status Executor::call_kernel(InstrId id, const Call& call, tenon_error& error) {
+  const auto outputs =
+      std::span<const WatchedOutput>(outputs_).subspan(call.first_output, watched_ ? call.num_outputs : 0);
+  spoil(outputs);
+  const tenon_code code =
+      call.plugin->table->enqueue(call.kernel, &kCpuStream, pointers_.data() + call.first_pointer, &error);
+  if (code != TENON_OK) return located(code, error, id, call.plugin->id);
+  const WatchedOutput* const left = left_unwritten(outputs);
+  if (left == nullptr) return {};
+  return Error{"N003", fmt::format("the kernel left output {} unwritten", left->index),
+               place_of(id, call.plugin->id), "correct the plugin", TENON_E_STATE};
 }
 
 tenon_code Executor::update(Update& one, const tenon_step_scalars& scalars, tenon_error& error) {
@@ -323,7 +340,7 @@ Status Executor::run_watched(int64_t step, double lr, Waits waits, InstrTimes* t
   return ran;
 }
 
-Executor::Seen Executor::seen() const {
+Executor::Seen Executor::seen(int64_t step) const {
   Seen out;
   for (const Update& one : updates_) {
     out.moved = out.moved || one.watch.moved();
@@ -331,6 +348,7 @@ Executor::Seen Executor::seen() const {
   }
   if (found_.ok()) return out;
   Error named = found_.error();
+  named.cause = fmt::format("step {}: {}", step, named.cause);
   named.place =
       fmt::format("{}, {}, rank {}", device_.plugins().optimizer.id, named.place, device_.id().rank);
   out.found = named;

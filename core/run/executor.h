@@ -7,6 +7,7 @@
 
 #include "plan/program/kernel_desc.h"
 #include "run/device.h"
+#include "run/output_watch.h"
 #include "run/trace.h"
 #include "run/update_watch.h"
 
@@ -26,7 +27,8 @@ class Executor {
   // W011 where the device is aborted. `times`, where given, has an entry for each instruction, which is
   // written.
   Status run(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
-  // The same, and looks at a few elements of each update (update_watch.h).
+  // The same, and looks at what each kernel writes and each update changes (output_watch.h, update_watch.h).
+  // Error N003 where a kernel leaves an output as it is.
   Status run_watched(int64_t step, double lr, Waits waits = Waits::planned, InstrTimes* times = nullptr);
   // What was seen of the updates then.
   struct Seen {
@@ -34,7 +36,7 @@ class Executor {
     bool must_move = false;  // of this rank, see UpdateWatch
     bool moved = false;
   };
-  Seen seen() const;
+  Seen seen(int64_t step) const;
   // Seconds in which the last run() did nothing but wait for transfers, or start them.
   double transfer_seconds() const { return transfer_seconds_; }
 
@@ -62,6 +64,7 @@ class Executor {
     tenon_kernel* kernel = nullptr;
     const Plugged<tenon_kernels>* plugin = nullptr;
     uint32_t first_pointer = 0;
+    uint32_t first_output = 0, num_outputs = 0;  // that are watched
   };
   // Calls of kernels, then updates; or one transfer.
   struct Record {
@@ -92,6 +95,7 @@ class Executor {
   template <bool kTraced>
   Status run_all(const tenon_step_scalars& scalars, Waits waits);
   Status execute(InstrId id, const tenon_step_scalars& scalars);
+  Status call_kernel(InstrId id, const Call& call, tenon_error& error);
   tenon_code update(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
   tenon_code update_watched(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
   Status wait(InstrId id);
@@ -109,6 +113,7 @@ class Executor {
   std::vector<Call> calls_;
   std::vector<Record> records_;
   std::vector<void*> pointers_;
+  std::vector<WatchedOutput> outputs_;
   std::vector<InstrId> waits_;
   struct Lane {
     std::vector<InstrId> transfers;    // in order

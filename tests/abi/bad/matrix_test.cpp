@@ -249,16 +249,18 @@ TEST(Values, of_data_beyond_what_it_declared_are_named) {
 }
 
 TEST(Values, that_a_kernel_left_out_are_no_numbers) {
-  expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N001]: step 1:");
-  expect_values_refused("kernels/cpu", "enqueue", "stale", "error[N001]: step 2:");
+  expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N003]: the kernel left output ");
+  expect_values_refused("kernels/cpu", "enqueue", "stale", "error[N003]: the kernel left output ");
 }
 
 TEST(Values, that_an_update_left_or_spoiled_are_seen) {
-  expect_values_refused("optimizer/lamb", "step", "unwritten", "error[N002]: the update changed nothing");
-  expect_values_refused("optimizer/lamb", "step", "stale", "error[N002]: the update changed nothing");
-  expect_values_refused("optimizer/lamb", "step", "nan", "error[N002]: the update made nan of element 0 of ");
-  expect_values_refused("optimizer/lamb", "stats", "unwritten", "error[N002]: a statistic of ");
-  expect_values_refused("optimizer/lamb", "stats", "stale", "error[N002]: a statistic of ");
+  expect_values_refused("optimizer/lamb", "step", "unwritten",
+                        "error[N002]: step 1: the update changed nothing");
+  expect_values_refused("optimizer/lamb", "step", "stale", "error[N002]: step 2: the update changed nothing");
+  expect_values_refused("optimizer/lamb", "step", "nan",
+                        "error[N002]: step 1: the update made nan of element 0 of ");
+  expect_values_refused("optimizer/lamb", "stats", "unwritten", "error[N002]: step 1: a statistic of ");
+  expect_values_refused("optimizer/lamb", "stats", "stale", "error[N002]: step 2: a statistic of ");
 }
 
 // -- Nothing: a success is answered, and nothing was done -------------------------------------------------
@@ -273,7 +275,7 @@ void PrintTo(const Idle& idle, std::ostream* out) { *out << idle.id << ", " << i
 
 constexpr Idle kIdle[] = {
     {"kernels/cpu", "describe", "in kernels/cpu, enqueue"},  // no workspace, which the kernel has to have
-    {"kernels/cpu", "enqueue", "error[N001]"},
+    {"kernels/cpu", "enqueue", "error[N003]: the kernel left output 0 unwritten"},
     {"optimizer/lamb", "describe", "in optimizer/lamb, st"},  // no state
     {"data/text", "describe", "error[A005]"},
     {"data/text", "read", "error[D007]"},
@@ -281,7 +283,7 @@ constexpr Idle kIdle[] = {
     {"data/text", "decode", "error[D007]: data/text, decode: it said that it succeeded, and wrote nothing"},
     {"schedule/1f1b", "rows", "error[S0"},
     {"optimizer/lamb", "init", "", "there may be nothing to prepare"},
-    {"optimizer/lamb", "step", "error[N002]: the update changed nothing"},
+    {"optimizer/lamb", "step", "error[N002]: step 1: the update changed nothing"},
     {"sink/jsonl", "write", "", "a record may be of no interest"},
     {"parallel/data", "run", "", "a strategy may find nothing to cut: all ranks do all"},
 };

@@ -157,8 +157,8 @@ void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*
 const void* memory_of(tenon_kernel*, const tenon_stream*, void* const* pointers, tenon_error*) {
   return static_cast<const void*>(pointers);
 }
-const void* memory_of(tenon_optimizer_state*, const tenon_stream*, tenon_update* const* updates, uint32_t,
-                      const tenon_step_scalars*, tenon_error*) {
+const void* memory_of(tenon_optimizer_state*, const tenon_stream*, const tenon_update* const* updates,
+                      uint32_t, const tenon_step_scalars*, tenon_error*) {
   return static_cast<const void*>(updates);
 }
 template <class... A>
