@@ -61,8 +61,8 @@ typedef struct tenon_options {
   // Folders of plugins, searched before `tenon` beside libtenon.so and the system's.
   const char* const* plugin_directories;
   uint32_t num_plugin_directories;
-  int32_t threads;         // of each rank, its own included; 0: processors / ranks in this process
-  const char* helper;      // the program tenon-recipe; NULL: where it is installed with libtenon.so
+  int32_t threads;     // of each rank, its own included, at most 4096; 0: processors / ranks in this process
+  const char* helper;  // the program tenon-recipe; NULL: where it is installed with libtenon.so
   const char* vocabulary;  // the folder that holds tenon/init.lua; NULL: likewise
 } tenon_options;
 TENON_SEAL(tenon_options, vocabulary);
@@ -135,8 +135,10 @@ TENON_SEAL(tenon_step_result, seconds);
 
 // One optimizer step. TENON_OK, or TENON_DONE if the recipe's last step was done before: then nothing
 // happens and `result` is untouched. `result` may be NULL. TENON_E_STATE: a view is exported (the error
-// names it), the run was opened without training, the loss is not finite (the step counts as not done,
-// the parameters may not be finite either: resume; N001), or an earlier failure. After any other error the
+// names it), the run was opened without training, the loss is not finite (N001) or the optimizer is
+// seen to have done nothing or to have made no number (N002; after both the step counts as not done and the
+// parameters may not be finite: resume), or an earlier failure. TENON_E_ABORTED, N002: a rank of another
+// process saw that. After any other error the
 // run can only be looked at and closed, or, if it was aborted, resumed. [any-thread]
 TENON_API tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error);
 

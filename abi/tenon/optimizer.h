@@ -91,7 +91,9 @@ typedef struct tenon_optimizer {
                       const tenon_update* const* updates, uint32_t num_updates,
                       const tenon_step_scalars* scalars, tenon_error* error);
   // Updates all pieces in one pass. Each element's result depends on that element alone (and stats),
-  // never on how pieces are cut or on the number of threads. Allocates nothing. [rank-thread]
+  // never on how pieces are cut or on the number of threads. Allocates nothing. Where gradients and the
+  // learning rate are not zero, something of all that is trained changes, be it state alone: N002.
+  // [rank-thread]
   tenon_code (*step)(tenon_optimizer_state* state, const tenon_stream* stream,
                      const tenon_update* const* updates, uint32_t num_updates,
                      const tenon_step_scalars* scalars, tenon_error* error);

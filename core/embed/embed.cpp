@@ -289,8 +289,9 @@ tenon_code tenon_open(const tenon_options* options, tenon_context** out, tenon_e
     for (uint32_t i = 0; i < given.num_plugin_directories; ++i) {
       TENON_CHECK(need("tenon_open", {{"plugin_directories[]", given.plugin_directories[i]}}));
     }
-    if (given.threads < 0)
-      return bad_argument("tenon_options.threads is " + std::to_string(given.threads), "0: choose");
+    if (given.threads < 0 || given.threads > ThreadPool::kMostThreads)
+      return bad_argument("tenon_options.threads is " + std::to_string(given.threads),
+                          "0: choose; at most " + std::to_string(ThreadPool::kMostThreads));
     *out = std::make_unique<tenon_context>(given).release();
     return TENON_OK;
   });

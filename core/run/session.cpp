@@ -42,7 +42,7 @@ Status Session::open_all() {
   tensors_->initialise(recipe_.seed);
   if (programs_->train) {
     TENON_TRY(train_executor_, Executor::prepare(train_program(), *device_, recipe_.exact));
-    TENON_TRY(seen_, WordSum::open(*device_, 2));
+    TENON_TRY(seen_, WordSum::open(*device_, 3));
   }
   TENON_TRY(eval_executor_, Executor::prepare(mine(programs_->eval), *device_, recipe_.exact));
   return {};
@@ -116,6 +116,13 @@ Error no_number(const std::string& what) {
                "lower the learning rate, or clip gradients; resume from the last checkpoint", TENON_E_STATE};
 }
 
+// It is told of a rank that saw it itself, so this is none of its own (run/cause.h).
+Error spoilt_elsewhere(int64_t step) {
+  return Error{"N002",
+               fmt::format("step {}: another rank's update made no number, or left out a statistic", step),
+               "", "see the other rank's error", TENON_E_ABORTED};
+}
+
 // Where a value is not from `least` to below `limit`.
 Status check_range(const char* field, const int32_t* values, int64_t count, int64_t least, int64_t limit) {
   const int32_t* const end = values + count;
@@ -165,25 +172,27 @@ void Session::spoil_used_arena() {
 
 // A rule may leave alone what it likes, all of one rank's too, but hardly all that is trained.
 Status Session::judge_updates(const StepResult& step) {
-  const Executor::Seen mine = train_executor_->seen();
-  TENON_CHECK(mine.found);
-  seen_->words()[0] = mine.must_move ? 1 : 0;
-  seen_->words()[1] = mine.moved ? 1 : 0;
+  const Executor::Seen mine = train_executor_->seen(step.step);
+  const auto words = seen_->words();
+  words[0] = mine.must_move ? 1 : 0;
+  words[1] = mine.moved ? 1 : 0;
+  words[2] = mine.found.ok() ? 0 : 1;
   TENON_CHECK(seen_->add_up(fmt::format("updates of step {}", step.step)));
-  if (seen_->words()[0] == 0 || seen_->words()[1] > 0) return {};
-  Error nothing = nothing_moved(step.lr);
+  if (words[2] > 0) return mine.found.ok() ? spoilt_elsewhere(step.step) : mine.found;
+  if (words[0] == 0 || words[1] > 0) return {};
+  Error nothing = nothing_moved(step.step, step.lr);
   nothing.place = fmt::format("{}, {}", plugins_.optimizer.id, nothing.place);
   return nothing;
 }
 
 Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   const ThreadPool::Use use(*pool_);
-  const double start = seconds_now();
   const Program& program = train_program();
   StepResult out;
   out.step = steps_done_ + 1;
   const bool watched = is_watched(out.step);
   if (watched) spoil_used_arena();
+  const double start = seconds_now();
   TENON_CHECK(feed(program, fill));
   out.lr = lr_.value_or(recipe_.lr.at(out.step));
   out.at_once = overlap_.at_once();
@@ -229,6 +238,7 @@ Result<EvalResult> Session::evaluate() {
 
 Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) {
   const ThreadPool::Use use(*pool_);
+  spoil_used_arena();
   const Program& program = mine(programs_->logits);
   if (!logits_executor_) {
     TENON_TRY(logits_executor_, Executor::prepare(program, *device_, recipe_.exact));

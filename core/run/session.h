@@ -56,8 +56,8 @@ class Session {
   ~Session();
 
   // One optimizer step on the recipe's next samples. Collective. Error N001 when the loss is not finite, N002
-  // when the optimizer is seen to have done nothing, or to have made no number; the step then counts as not
-  // done and parameters may hold NaN: load a checkpoint. `times`: as for Executor::run.
+  // when the optimizer is seen to have done nothing, or to have made no number, of all ranks alike; the step
+  // then counts as not done and parameters may hold NaN: load a checkpoint. `times`: as for Executor::run.
   Result<StepResult> step(InstrTimes* times = nullptr);
   // The same on the caller's samples, which check() accepts; those of the recipe's that come next stay the
   // same. Collective.

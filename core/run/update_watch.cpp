@@ -7,11 +7,14 @@
 #include <cstring>
 #include <limits>
 
+#include "base/hash.h"
+
 namespace tenon {
 namespace {
 
 // A rule may scale an update down (LARS and LAMB by the norm of the parameter): this much is left to it.
 constexpr double kSurely = 1000;
+constexpr uint64_t kLooks = 16;  // at the elements of a piece
 // Of statistics: NaN, which stays what it is when something is added to it, and which no computation makes.
 constexpr uint64_t kLeft = 0x7ff8'a5a5'a5a5'a5a5;
 
@@ -37,42 +40,41 @@ double gap_of(const char* at, Dtype dtype) {
   return dtype == Dtype::f64 ? gap(load<double>(at)) : gap(load<float>(at));
 }
 
-uint64_t bits_of(const char* at, uint32_t bytes) {
-  uint64_t out = 0;
-  std::memcpy(&out, at, bytes);
-  return out;
-}
-
 }  // namespace
 
-void UpdateWatch::add_words(const void* base, Dtype dtype, uint64_t count) {
-  const auto bytes = static_cast<uint32_t>(size_of(dtype));
-  const uint64_t looks = std::min(count, kLooks);
-  for (uint64_t i = 0; i < looks; ++i)
-    words_.push_back({static_cast<const char*>(base) + count / looks * i * bytes, bytes});
+void UpdateWatch::add_held(const void* base, Dtype dtype, uint64_t count) {
+  held_.emplace_back(static_cast<const std::byte*>(base), count * static_cast<uint64_t>(size_of(dtype)));
+}
+
+uint64_t UpdateWatch::digest() const {
+  std::vector<uint64_t> digests;
+  for (const auto& bytes : held_) digests.push_back(xxh3_64(bytes));
+  return xxh3_64(std::as_bytes(std::span(digests)));
 }
 
 void UpdateWatch::add(const tenon_update& piece, const OptimizerDeclaration& declaration) {
   const auto dtype = static_cast<Dtype>(piece.dtype);
-  const uint64_t looks = std::min(piece.count, kLooks);
-  for (uint64_t i = 0; i < looks && is_known(dtype); ++i) {
-    const uint64_t index = piece.count / looks * i;
-    looks_.push_back({words_.size() + i,
-                      static_cast<const char*>(piece.grad) + index * static_cast<uint64_t>(size_of(dtype)),
-                      dtype, piece.name, piece.first + index});
+  const uint64_t looks = is_known(dtype) ? std::min(piece.count, kLooks) : 0;
+  for (uint64_t i = 0; i < looks; ++i) {  // from the first element to the last
+    const uint64_t index = looks == 1 ? 0
+                                      : i * ((piece.count - 1) / (looks - 1)) +
+                                            i * ((piece.count - 1) % (looks - 1)) / (looks - 1);
+    const uint64_t offset = index * static_cast<uint64_t>(size_of(dtype));
+    looks_.push_back({static_cast<const char*>(piece.param) + offset,
+                      static_cast<const char*>(piece.grad) + offset, dtype, piece.name, piece.first + index});
   }
-  add_words(piece.param, dtype, piece.count);
+  add_held(piece.param, dtype, piece.count);
   for (size_t s = 0; s < declaration.slots.size(); ++s)
-    add_words(piece.slots[s], declaration.slots[s].dtype_for(dtype), piece.count);
+    add_held(piece.slots[s], declaration.slots[s].dtype_for(dtype), piece.count);
   if (piece.stats == nullptr) return;
   for (uint32_t k = 0; k < declaration.num_stats; ++k) stats_.push_back({piece.stats + k, piece.name});
 }
 
 void UpdateWatch::before_step(const tenon_step_scalars& scalars) {
   must_move_ = false;
-  for (Word& word : words_) word.before = bits_of(word.at, word.bytes);
+  before_ = digest();
   for (Look& look : looks_) {
-    const char* const at = words_[look.word].at;
+    const char* const at = look.param;
     const double grad = std::abs(value_of(look.grad, look.dtype) * scalars.grad_scale);
     look.is_number = std::isfinite(grad) && std::isfinite(value_of(at, look.dtype));
     if (!look.is_number) continue;
@@ -83,9 +85,9 @@ void UpdateWatch::before_step(const tenon_step_scalars& scalars) {
 }
 
 Status UpdateWatch::after_step() {
-  moved_ = std::ranges::any_of(words_, [](const Word& w) { return bits_of(w.at, w.bytes) != w.before; });
+  moved_ = digest() != before_;
   for (const Look& look : looks_) {
-    const double value = value_of(words_[look.word].at, look.dtype);
+    const double value = value_of(look.param, look.dtype);
     if (!look.is_number || std::isfinite(value)) continue;
     return Error{"N002",
                  fmt::format("the update made {} of element {} of {}, which was a number, as its gradient is",
@@ -108,12 +110,13 @@ Status UpdateWatch::after_stats() const {
   return {};
 }
 
-Error nothing_moved(double lr) {
-  return Error{"N002",
-               fmt::format("the update changed nothing: not a bit of the parameters and of its state, where "
-                           "gradients are not zero and the learning rate is {}",
-                           lr),
-               "step", "correct the plugin", TENON_E_STATE};
+Error nothing_moved(int64_t step, double lr) {
+  return Error{
+      "N002",
+      fmt::format("step {}: the update changed nothing: not a bit of the parameters and of its state, where "
+                  "gradients are not zero and the learning rate is {}",
+                  step, lr),
+      "step", "correct the plugin", TENON_E_STATE};
 }
 
 }  // namespace tenon

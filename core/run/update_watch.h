@@ -1,8 +1,9 @@
-// What an optimizer did with what it was given: a look at a few elements, before and behind a call. It costs
-// nothing beside the step, however large the parameters are.
+// What an optimizer did with what it was given: a look before a call, and one behind it. It reads all that
+// the call may write twice, which is less than the call itself does.
 #pragma once
 
-#include <string>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -24,7 +25,7 @@ class UpdateWatch {
   // Whether some element's update could not be missed: its gradient and the learning rate make more of it
   // than its last bits hold, however a rule scales either. Of the last call.
   bool must_move() const { return must_move_; }
-  // Whether a bit of a parameter or of a slot differed behind the last call.
+  // Whether a bit of the parameters or of the slots differed behind the last call.
   bool moved() const { return moved_; }
 
   // In front of a call of `stats`, which is to write all of them, and behind it: error N002 where it has not.
@@ -32,14 +33,8 @@ class UpdateWatch {
   Status after_stats() const;
 
  private:
-  static constexpr uint64_t kLooks = 16;  // at a tensor of a piece
-  struct Word {                           // an element of a parameter or a slot
-    const char* at = nullptr;
-    uint32_t bytes = 0;
-    uint64_t before = 0;
-  };
   struct Look {  // at an element of a parameter
-    size_t word = 0;
+    const char* param = nullptr;
     const char* grad = nullptr;
     Dtype dtype = Dtype::f32;
     const char* name = nullptr;
@@ -50,9 +45,11 @@ class UpdateWatch {
     double* at = nullptr;
     const char* name = nullptr;
   };
-  void add_words(const void* base, Dtype dtype, uint64_t count);
+  void add_held(const void* base, Dtype dtype, uint64_t count);
+  uint64_t digest() const;  // of all that is held
 
-  std::vector<Word> words_;
+  std::vector<std::span<const std::byte>> held_;  // parameters and slots
+  uint64_t before_ = 0;
   std::vector<Look> looks_;
   std::vector<Stat> stats_;
   bool must_move_ = false;
@@ -60,6 +57,6 @@ class UpdateWatch {
 };
 
 // N002: the calls of a step together, of which one must have moved something, moved nothing.
-Error nothing_moved(double lr);
+Error nothing_moved(int64_t step, double lr);
 
 }  // namespace tenon

@@ -91,10 +91,10 @@ TYPED_TEST(UpdateWatchOf, asks_for_no_change_that_would_be_rounded_away) {
 
 TYPED_TEST(UpdateWatchOf, names_what_is_no_number_any_more) {
   Case<TypeParam> c(32);
-  const Status seen = c.step(1e-3, [](auto& all) { all.params_[30] = static_cast<TypeParam>(kNaN); });
+  const Status seen = c.step(1e-3, [](auto& all) { all.params_.back() = static_cast<TypeParam>(kNaN); });
   ASSERT_FALSE(seen.ok());
   EXPECT_EQ(seen.error().code, "N002");
-  EXPECT_NE(seen.error().cause.find("nan of element 130 of wte"), std::string::npos) << seen.error().cause;
+  EXPECT_NE(seen.error().cause.find("nan of element 131 of wte"), std::string::npos) << seen.error().cause;
 
   Case<TypeParam> lost(32, TypeParam(0.02), static_cast<TypeParam>(kNaN));
   EXPECT_TRUE(lost.step(1e-3, kDescent).ok()) << "it made of no number what it had to";

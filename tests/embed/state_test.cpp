@@ -175,25 +175,35 @@ TEST(Checkpoints, a_damaged_one_is_refused_before_anything_changes_and_an_older_
   EXPECT_EQ(run.step().code, TENON_OK);
 }
 
-TEST(State, a_loss_that_is_not_finite_is_an_error_from_which_resuming_recovers) {
+TEST(State, a_number_that_is_not_finite_is_an_error_from_which_resuming_recovers) {
+  struct Case {
+    double lr;
+    const char* code;
+    tenon_code again;  // the step behind the resuming
+  };
   const Folder folder;
   const Context context;
   Json recipe = tiny();
   OpenRun good(context, recipe, folder.path());
   good.losses(1);
   ASSERT_EQ(good.save(folder / "out").code, TENON_OK);
-  recipe["lr"] = {{"kind", "constant"}, {"value", 1e30}, {"warmup", 0}};
-  for (const int ranks : {1, 2}) {
-    tenon_run_options options = run_options();
-    options.virtual_ranks = ranks;
-    OpenRun run(context, recipe, folder.path(), options);
-    ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
-    Outcome end;
-    for (int i = 0; i < 5 && end.code == TENON_OK; ++i) end = run.step();
-    EXPECT_EQ(end.code, TENON_E_STATE);
-    EXPECT_TRUE(has(end.text, "error[N001]")) << end.text;
-    ASSERT_EQ(run.resume(folder / "out").code, TENON_OK);
-    EXPECT_EQ(run.step().code, TENON_OK);
+  // Parameters that a step leaves finite, and ones that it does not.
+  for (const Case& c : {Case{1e30, "error[N001]", TENON_OK}, Case{1e39, "error[N002]", TENON_E_STATE}}) {
+    recipe["lr"] = {{"kind", "constant"}, {"value", c.lr}, {"warmup", 0}};
+    for (const int ranks : {1, 2}) {
+      tenon_run_options options = run_options();
+      options.virtual_ranks = ranks;
+      OpenRun run(context, recipe, folder.path(), options);
+      ASSERT_EQ(run.opened().code, TENON_OK) << run.opened().text;
+      Outcome end;
+      for (int i = 0; i < 5 && end.code == TENON_OK; ++i) end = run.step();
+      EXPECT_EQ(end.code, TENON_E_STATE);
+      EXPECT_TRUE(has(end.text, c.code)) << end.text;
+      ASSERT_EQ(run.resume(folder / "out").code, TENON_OK);
+      const Outcome again = run.step();
+      EXPECT_EQ(again.code, c.again) << again.text;
+      EXPECT_EQ(has(again.text, c.code), c.again != TENON_OK) << again.text;
+    }
   }
 }
 
