@@ -15,52 +15,51 @@ struct Placed {
 // Some that lie one behind the other by address, and what is true of all of them.
 class Block {
  public:
-  explicit Block(std::vector<Placed> entries) : entries_(std::move(entries)) {}
+  explicit Block(std::vector<Placed> entries) : entries_(std::move(entries)) {
+    for (const Placed& entry : entries_) include(entry);
+  }
 
   const std::vector<Placed>& entries() const { return entries_; }
   uint64_t lo() const { return entries_.front().lo; }
 
   void insert(const Placed& entry) {
-    entries_.insert(std::ranges::upper_bound(entries_, entry.lo, {}, &Placed::lo), entry);
-    summed_ = false;
+    const auto at = std::ranges::upper_bound(entries_, entry.lo, {}, &Placed::lo);
+    if (at == entries_.begin() && lo() > entry.hi) room_ = std::max(room_, lo() - entry.hi);
+    include(entry);
+    entries_.insert(at, entry);
   }
   // What is cut off: the upper half.
   Block halve() {
     const auto half = entries_.begin() + std::ssize(entries_) / 2;
     Block out(std::vector<Placed>(half, entries_.end()));
     entries_.erase(half, entries_.end());
-    summed_ = false;
+    *this = Block(std::move(entries_));
     return out;
   }
 
-  // Before what follows is asked: many more are inserted than looked at.
-  void sum_up() {
-    if (summed_) return;
-    summed_ = true;
-    first_begin_ = first_end_ = UINT64_MAX;
-    last_begin_ = last_end_ = hi_ = room_ = 0;
-    for (const Placed& entry : entries_) {
-      if (hi_ > 0 && entry.lo > hi_) room_ = std::max(room_, entry.lo - hi_);
-      hi_ = std::max(hi_, entry.hi);
-      first_begin_ = std::min(first_begin_, entry.life.lo);
-      last_begin_ = std::max(last_begin_, entry.life.lo);
-      first_end_ = std::min(first_end_, entry.life.hi);
-      last_end_ = std::max(last_end_, entry.life.hi);
-    }
-  }
   uint64_t hi() const { return hi_; }
   // None is in use at that time.
   bool apart(const Lifetime& life) const { return life.hi < first_begin_ || last_end_ < life.lo; }
-  // All are, and between them is no room for so many bytes.
+  // All are, and between them is no room for so many bytes; some that are so are not known to be.
   bool solid(const Lifetime& life, uint64_t bytes) const {
     return last_begin_ <= life.hi && life.lo <= first_end_ && room_ < bytes;
   }
 
  private:
+  void include(const Placed& entry) {
+    if (hi_ > 0 && entry.lo > hi_) room_ = std::max(room_, entry.lo - hi_);
+    hi_ = std::max(hi_, entry.hi);
+    first_begin_ = std::min(first_begin_, entry.life.lo);
+    last_begin_ = std::max(last_begin_, entry.life.lo);
+    first_end_ = std::min(first_end_, entry.life.hi);
+    last_end_ = std::max(last_end_, entry.life.hi);
+  }
+
   std::vector<Placed> entries_;  // by address, at least one
-  bool summed_ = false;
-  uint64_t hi_ = 0, room_ = 0;
-  uint64_t first_begin_ = 0, last_begin_ = 0, first_end_ = 0, last_end_ = 0;  // of their lives
+  uint64_t hi_ = 0;
+  uint64_t room_ = 0;                                   // at most
+  uint64_t first_begin_ = UINT64_MAX, last_begin_ = 0;  // of their lives
+  uint64_t first_end_ = UINT64_MAX, last_end_ = 0;
 };
 
 // Sorted by address, in blocks, so that little moves when one more is inserted, and most is not looked at.
@@ -78,7 +77,7 @@ class ByAddress {
   // Goes through what is in the way of so many bytes at some time, by address: entries, or whole blocks.
   class Cursor {
    public:
-    Cursor(ByAddress& list, const Lifetime& life, uint64_t bytes)
+    Cursor(const ByAddress& list, const Lifetime& life, uint64_t bytes)
         : blocks_(list.blocks_), life_(life), bytes_(bytes) {
       next();
     }
@@ -89,9 +88,8 @@ class ByAddress {
     void next() {
       if (next_entry()) return;
       for (; !blocks_.empty();) {
-        Block& block = blocks_.front();
+        const Block& block = blocks_.front();
         blocks_ = blocks_.subspan(1);
-        block.sum_up();
         if (block.apart(life_)) continue;
         if (block.solid(life_, bytes_)) return stand(block.lo(), block.hi());
         entries_ = block.entries();
@@ -116,7 +114,7 @@ class ByAddress {
       hi_ = hi;
     }
 
-    std::span<Block> blocks_;  // behind where it is
+    std::span<const Block> blocks_;  // behind where it is
     std::span<const Placed> entries_ = {};
     Lifetime life_;
     uint64_t bytes_, lo_ = 0, hi_ = 0;
