@@ -457,8 +457,6 @@ std::string interface_hash(const Compiled& compiled) {
   return sha256_hex(all + serialize(compiled.reference->handed, compiled.reference->mesh));
 }
 
-std::string program_hash(const Program& program) { return sha256_hex(serialize(program)); }
-
 std::string plan_hash(const Compiled& compiled, const std::vector<std::string>& programs) {
   return sha256_hex(interface_hash(compiled) + fmt::format("{}", fmt::join(programs, "")));
 }

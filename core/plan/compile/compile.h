@@ -100,10 +100,9 @@ Graphs graphs_of(const Recipe& recipe, const CompileOptions& options);
 // Which optimizer group a parameter belongs to: 0, or 1 + the index of the first group that matches.
 int group_of(const Recipe& recipe, const std::string& param);
 
-// SHA-256, in hex, of what all ranks must agree on: the interfaces of all classes; the program of a class;
-// and both, given the hashes of all programs.
+// SHA-256, in hex, of what all ranks must agree on: the interfaces of all classes; and these together with
+// all programs, given their hashes (program.h).
 std::string interface_hash(const Compiled& compiled);
-std::string program_hash(const Program& program);
 std::string plan_hash(const Compiled& compiled, const std::vector<std::string>& programs);
 
 }  // namespace tenon

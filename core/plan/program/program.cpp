@@ -278,52 +278,6 @@ std::string text(const Program& program, const PrintOptions& options) {
   return out;
 }
 
-std::string serialize(const Program& program) {
-  std::string out = text(program, {.fold = false});
-  Writer writer(out);
-  const auto place = [&](const Operand& operand) {
-    if (operand.buffer == kNone) {
-      writer << " -";
-      return;
-    }
-    const Buffer& buffer = program.buffers[operand.buffer];
-    write_shape(writer << " " << operand.name << ":", operand);
-    writer << ":" << name_of(buffer.space) << buffer.offset << "+" << operand.offset;
-  };
-  for (const Instr& instr : program.instrs) {
-    for (const Operand& operand : instr.in) place(operand);
-    writer << " ->";
-    for (const Operand& operand : instr.out) place(operand);
-    place(instr.workspace);
-    (writer << " ").list(instr.axes, ",") << " " << instr.inplace << " " << instr.microbatch << " ";
-    writer << instr.stage << " " << instr.peer << " " << instr.layout << " " << instr.offset_step << " "
-           << static_cast<uint32_t>(instr.reduction) << "\n";
-  }
-  for (const FlatLayout& layout : program.layouts) {
-    (writer << "layout " << layout.elements << " " << layout.level << " axes ").list(layout.axes, ",");
-    (writer << " depth " << layout.param_depth << " cuts ").list(layout.cuts, ",") << ":";
-    for (const auto& leaf : layout.leaves)
-      writer << " " << leaf.param << " " << leaf.first << " " << leaf.count << " " << leaf.group;
-    writer << "\n";
-  }
-  for (const auto* tensors : {&program.params, &program.states}) {
-    for (const TensorInfo& tensor : *tensors) {
-      writer << " " << tensor.layout << " " << tensor.leaf << (tensor.copy ? " true" : " false");
-      place(tensor.operand);
-    }
-  }
-  for (const auto& set : program.inputs) {
-    for (const auto& [name, operand] : set) place(operand);
-  }
-  for (const auto& [name, operand] : program.outputs) {
-    writer << " " << name;
-    place(operand);
-  }
-  (writer << " ").list(program.batch_axes, ",") << " ";
-  writer.list(program.seq_axes, ",") << "\n";
-  return out;
-}
-
 Order::Order(const Program& program) : behind_(program.instrs.size()) {
   const auto end = static_cast<InstrId>(program.instrs.size());
   std::vector<std::deque<InstrId>> in_flight(program.lanes.size());

@@ -254,8 +254,9 @@ struct PrintOptions {
   bool fold = true;  // show the first microbatch only, the others alike
 };
 std::string text(const Program& program, const PrintOptions& options);
-// Everything that all ranks must agree on, in a stable form: the input of the program hash.
-std::string serialize(const Program& program);
+// SHA-256, in hex, of all that ranks of a class must agree on: what operands and buffers are called is no
+// part of it.
+std::string program_hash(const Program& program);
 
 // Happens-before over a program: the rule of starts. A rank has one stream of work, its list. A kernel is
 // complete before whatever is listed behind it starts; a transfer starts behind all that is listed before it
