@@ -137,7 +137,8 @@ TENON_SEAL(tenon_step_result, seconds);
 // happens and `result` is untouched. `result` may be NULL. TENON_E_STATE: a view is exported (the error
 // names it), the run was opened without training, the loss is not finite (N001) or the optimizer is
 // seen to have done nothing or to have made no number (N002; after both the step counts as not done and the
-// parameters may not be finite: resume), or an earlier failure. TENON_E_ABORTED, N002: a rank of another
+// parameters may not be finite: resume), a kernel left an output unwritten (N003: close the run), or an
+// earlier failure. TENON_E_ABORTED, N002: a rank of another
 // process saw that. After any other error the
 // run can only be looked at and closed, or, if it was aborted, resumed. [any-thread]
 TENON_API tenon_code tenon_run_step(tenon_run* run, tenon_step_result* result, tenon_error* error);

@@ -7,8 +7,6 @@
 #include "base/assert.h"
 
 namespace tenon {
-namespace {}  // namespace
-
 Result<Handle<tenon_optimizer_state>> open_optimizer(const OptimizerUse& use,
                                                      const OptimizerUse::Group& group) {
   const auto config = config_of<tenon_optimizer_config>(group.options, use.host);
@@ -86,11 +84,11 @@ Status RankDevice::allocate(const std::array<uint64_t, kNumSpaces>& bytes) {
     base_[i] = static_cast<char*>(opened->get());
     memory_.push_back(std::move(opened).value());
   }
-  spoil_arena();
+  spoil_arena(this->bytes(Space::arena));
   return {};
 }
 
-void RankDevice::spoil_arena() { std::memset(space(Space::arena), kNoNumber, bytes(Space::arena)); }
+void RankDevice::spoil_arena(uint64_t bytes) { std::memset(space(Space::arena), kNoNumber, bytes); }
 
 Result<Handle<void>> RankDevice::memory(uint64_t bytes) {
   const auto& kernels = plugins_.kernels.base();

@@ -38,9 +38,9 @@ class RankDevice {
   // Allocates the spaces, each `bytes`; contents zero, of the arena NaN, see spoil_arena(). Collective when
   // world > 1.
   Status allocate(const std::array<uint64_t, kNumSpaces>& bytes);
-  // Makes NaN of all that the arena holds, in front of a step: what a plugin should write in it and does not
-  // is seen in its loss or norm.
-  void spoil_arena();
+  // Makes NaN of the first `bytes` of the arena, in front of a step: what a plugin should write in it and
+  // does not is seen in its loss or norm.
+  void spoil_arena(uint64_t bytes);
 
   char* space(Space space) const { return base_[static_cast<size_t>(space)]; }
   uint64_t bytes(Space space) const { return bytes_[static_cast<size_t>(space)]; }

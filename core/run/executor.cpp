@@ -126,8 +126,9 @@ Status Executor::add_call(InstrId id, const Instr& instr) {
   const auto operands = std::span<void* const>(pointers_).subspan(calls_.back().first_pointer);
   for (size_t i = 0; i < instr.out.size(); ++i) {
     if (!is_made_anew(instr, i, operands)) continue;
-    outputs_.push_back(
-        {static_cast<char*>(operands[instr.in.size() + i]), instr.out[i].bytes(), static_cast<int>(i)});
+    outputs_.push_back({static_cast<char*>(operands[instr.in.size() + i]), instr.out[i].bytes(),
+                        instr.out[i].dtype,
+                        fmt::format("output {} ({}) of {}", i, instr.out[i].name, instr.kind)});
     ++calls_.back().num_outputs;
   }
   return {};
@@ -187,7 +188,7 @@ Status Executor::add_updates(const Instr& instr) {
       Update& update = updates_.emplace_back();
       update.state = device_.optimizer(static_cast<size_t>(leaf.group));
       update.declaration = &device_.optimizer_declaration(static_cast<size_t>(leaf.group));
-      update.scale = reinterpret_cast<const double*>(device_.address(program_, instr.in[1]));
+      update.scale = reinterpret_cast<const double*>(device_.address(program_, operands.scale));
       update.measures = measures;
     }
     TENON_CHECK(add_piece(instr, leaf, part, updates_[known->second]));
@@ -200,14 +201,15 @@ Status Executor::add_updates(const Instr& instr) {
 
 Status Executor::add_piece(const Instr& instr, const FlatLayout::Leaf& leaf, const LeafPart& part,
                            Update& update) {
-  const std::span<const Operand> tensors = optimizer_operands(instr).tensors;
+  const OptimizerOperands operands = optimizer_operands(instr);
   const auto address = [&](const Operand& operand) {
     return device_.address(program_, operand) + part.at * size_of(operand.dtype);
   };
   const TensorInfo& param = program_.params[leaf.param];
   std::vector<void*>& slots = update.slots.emplace_back();
   for (const SlotDeclaration& slot : device_.optimizer_declaration(static_cast<size_t>(leaf.group)).slots) {
-    const Operand* state = state_of_slot(tensors.subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
+    const Operand* state =
+        state_of_slot(operands.tensors.subspan(1), slot.name, slot.dtype_for(param.operand.dtype));
     if (state == nullptr) {
       return Error{"P038", fmt::format("no state for slot '{}' of {}", slot.name, param.name), program_.name,
                    "", TENON_E_INTERNAL};
@@ -220,8 +222,8 @@ Status Executor::add_piece(const Instr& instr, const FlatLayout::Leaf& leaf, con
   piece.count = static_cast<uint64_t>(part.count);
   const bool whole = part.count == leaf.count && !param.operand.dims.empty();
   piece.rows = whole ? static_cast<uint64_t>(param.operand.dims[0]) : 1;
-  piece.param = address(tensors[0]);
-  piece.grad = address(instr.in[0]);
+  piece.param = address(operands.tensors[0]);
+  piece.grad = address(operands.grad);
   piece.slots = slots.data();
   const ParamShape& shape = shapes_.emplace_back(shape_of(param));
   piece.name = param.name.c_str();
@@ -290,7 +292,7 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
     ++lanes_[program_.instrs[id].lane].started;
   }
   for (uint32_t c = 0; c < record.num_calls; ++c)
-    TENON_CHECK(call_kernel(id, calls_[record.first_call + c], error));
+    TENON_CHECK(call_kernel(id, calls_[record.first_call + c], scalars.step, error));
   for (uint32_t u = 0; u < record.num_updates; ++u) {
     Update& one = updates_[record.first_update + u];
     tenon_step_scalars mine = scalars;
@@ -301,17 +303,19 @@ Status Executor::execute(InstrId id, const tenon_step_scalars& scalars) {
   return {};
 }
 
-Status Executor::call_kernel(InstrId id, const Call& call, tenon_error& error) {
+Status Executor::call_kernel(InstrId id, const Call& call, int64_t step, tenon_error& error) {
   const auto outputs =
       std::span<const WatchedOutput>(outputs_).subspan(call.first_output, watched_ ? call.num_outputs : 0);
   spoil(outputs);
   const tenon_code code =
       call.plugin->table->enqueue(call.kernel, &kCpuStream, pointers_.data() + call.first_pointer, &error);
   if (code != TENON_OK) return located(code, error, id, call.plugin->id);
-  const WatchedOutput* const left = left_unwritten(outputs);
-  if (left == nullptr) return {};
-  return Error{"N003", fmt::format("the kernel left output {} unwritten", left->index),
-               place_of(id, call.plugin->id), "correct the plugin", TENON_E_STATE};
+  const auto left = left_unwritten(outputs);
+  if (!left) return {};
+  return Error{
+      "N003",
+      fmt::format("step {}: element {} of {} was left unwritten", step, left->element, left->output.what),
+      place_of(id, call.plugin->id), "correct the plugin", TENON_E_STATE};
 }
 
 tenon_code Executor::update(Update& one, const tenon_step_scalars& scalars, tenon_error& error) {

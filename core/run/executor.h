@@ -95,7 +95,7 @@ class Executor {
   template <bool kTraced>
   Status run_all(const tenon_step_scalars& scalars, Waits waits);
   Status execute(InstrId id, const tenon_step_scalars& scalars);
-  Status call_kernel(InstrId id, const Call& call, tenon_error& error);
+  Status call_kernel(InstrId id, const Call& call, int64_t step, tenon_error& error);
   tenon_code update(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
   tenon_code update_watched(Update& one, const tenon_step_scalars& scalars, tenon_error& error);
   Status wait(InstrId id);

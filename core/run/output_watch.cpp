@@ -1,27 +1,32 @@
 #include "run/output_watch.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "run/device.h"
 
 namespace tenon {
 namespace {
 
-constexpr uint64_t kLooks = 16;
+// Quiet NaNs, other than those of the arena and those that arithmetic makes.
+constexpr uint32_t kLeft32 = 0x7ffa'5a5a;
+constexpr uint64_t kLeft64 = 0x7ffa'5a5a'7ffa'5a5a;
 
-bool is_real(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::f64; }
+template <class Word>
+std::span<Word> words(const WatchedOutput& out) {
+  return {reinterpret_cast<Word*>(out.at), out.bytes / sizeof(Word)};
+}
 
-// No computation makes a NaN of these bits but from another one.
-bool is_spoilt(const char* at, uint64_t bytes) {
-  return std::all_of(at, at + bytes, [](char c) { return static_cast<unsigned char>(c) == kNoNumber; });
+template <class Word>
+std::optional<uint64_t> find(const WatchedOutput& out, Word left) {
+  const auto all = words<Word>(out);
+  const auto found = std::ranges::find(all, left);
+  if (found == all.end()) return std::nullopt;
+  return static_cast<uint64_t>(found - all.begin());
 }
 
 }  // namespace
 
 bool is_made_anew(const Instr& kernel, size_t index, std::span<void* const> pointers) {
   const Operand& out = kernel.out[index];
-  if (kernel.accumulate || !is_real(out.dtype) || out.bytes() == 0) return false;
+  if (kernel.accumulate || (out.dtype != Dtype::f32 && out.dtype != Dtype::f64)) return false;
   const auto* const first = static_cast<const char*>(pointers[kernel.in.size() + index]);
   for (size_t i = 0; i < kernel.in.size() + kernel.out.size(); ++i) {
     if (i == kernel.in.size() + index) continue;
@@ -33,19 +38,20 @@ bool is_made_anew(const Instr& kernel, size_t index, std::span<void* const> poin
 }
 
 void spoil(std::span<const WatchedOutput> outputs) {
-  for (const WatchedOutput& out : outputs) std::memset(out.at, kNoNumber, out.bytes);
+  for (const WatchedOutput& out : outputs) {
+    if (out.dtype == Dtype::f64)
+      std::ranges::fill(words<uint64_t>(out), kLeft64);
+    else
+      std::ranges::fill(words<uint32_t>(out), kLeft32);
+  }
 }
 
-const WatchedOutput* left_unwritten(std::span<const WatchedOutput> outputs) {
-  const auto is_left = [](const WatchedOutput& out) {
-    constexpr uint64_t kWord = 4;  // elements have one or two of them
-    const uint64_t words = out.bytes / kWord, step = std::max<uint64_t>(1, words / kLooks);
-    for (uint64_t word = 0; word < words; word += step)
-      if (!is_spoilt(out.at + word * kWord, kWord)) return false;
-    return is_spoilt(out.at + (words - 1) * kWord, kWord);
-  };
-  const auto left = std::ranges::find_if(outputs, is_left);
-  return left == outputs.end() ? nullptr : &*left;
+std::optional<UnwrittenElement> left_unwritten(std::span<const WatchedOutput> outputs) {
+  for (const WatchedOutput& out : outputs) {
+    const auto element = out.dtype == Dtype::f64 ? find(out, kLeft64) : find(out, kLeft32);
+    if (element) return UnwrittenElement{out, *element};
+  }
+  return std::nullopt;
 }
 
 }  // namespace tenon

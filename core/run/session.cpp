@@ -118,9 +118,10 @@ Error no_number(const std::string& what) {
 
 // It is told of a rank that saw it itself, so this is none of its own (run/cause.h).
 Error spoilt_elsewhere(int64_t step) {
-  return Error{"N002",
-               fmt::format("step {}: another rank's update made no number, or left out a statistic", step),
-               "", "see the other rank's error", TENON_E_ABORTED};
+  return Error{
+      "N002",
+      fmt::format("step {}: another rank's loss or update is no number, or it left out a statistic", step),
+      "", "see the other rank's error", TENON_E_ABORTED};
 }
 
 // Where a value is not from `least` to below `limit`.
@@ -165,19 +166,29 @@ bool Session::is_watched(int64_t step) const {
          due(recipe_.eval_every, step, recipe_.steps);
 }
 
-void Session::spoil_used_arena() {
-  if (used_arena_) device_->spoil_arena();
+void Session::spoil_used_arena(const Program& program) {
+  if (used_arena_) device_->spoil_arena(program.space_bytes[static_cast<size_t>(Space::arena)]);
   used_arena_ = true;
 }
 
+Status Session::judge(const StepResult& step, bool watched) {
+  Status number;
+  if (!std::isfinite(step.loss) || !std::isfinite(step.grad_norm))
+    number =
+        no_number(fmt::format("step {}: loss {}, gradient norm {}", step.step, step.loss, step.grad_norm));
+  return watched ? judge_together(step, number) : number;
+}
+
+// All ranks leave with an error where one does: `number` says whether this one's loss and norm are numbers.
 // A rule may leave alone what it likes, all of one rank's too, but hardly all that is trained.
-Status Session::judge_updates(const StepResult& step) {
+Status Session::judge_together(const StepResult& step, const Status& number) {
   const Executor::Seen mine = train_executor_->seen(step.step);
   const auto words = seen_->words();
   words[0] = mine.must_move ? 1 : 0;
   words[1] = mine.moved ? 1 : 0;
-  words[2] = mine.found.ok() ? 0 : 1;
+  words[2] = number.ok() && mine.found.ok() ? 0 : 1;
   TENON_CHECK(seen_->add_up(fmt::format("updates of step {}", step.step)));
+  TENON_CHECK(number);
   if (words[2] > 0) return mine.found.ok() ? spoilt_elsewhere(step.step) : mine.found;
   if (words[0] == 0 || words[1] > 0) return {};
   Error nothing = nothing_moved(step.step, step.lr);
@@ -191,7 +202,7 @@ Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   StepResult out;
   out.step = steps_done_ + 1;
   const bool watched = is_watched(out.step);
-  if (watched) spoil_used_arena();
+  if (watched) spoil_used_arena(program);
   const double start = seconds_now();
   TENON_CHECK(feed(program, fill));
   out.lr = lr_.value_or(recipe_.lr.at(out.step));
@@ -204,10 +215,7 @@ Result<StepResult> Session::take_step(const Fill& fill, InstrTimes* times) {
   out.tokens = static_cast<int64_t>(count);
   out.loss = count > 0 ? read(program, "loss") / count : 0;
   out.grad_norm = read(program, "norm");
-  if (!std::isfinite(out.loss) || !std::isfinite(out.grad_norm)) {
-    return no_number(fmt::format("step {}: loss {}, gradient norm {}", out.step, out.loss, out.grad_norm));
-  }
-  if (watched) TENON_CHECK(judge_updates(out));
+  TENON_CHECK(judge(out, watched));
   has_stepped_ = true;
   steps_done_ = out.step;
   out.seconds = seconds_now() - start;
@@ -218,7 +226,7 @@ Result<EvalResult> Session::evaluate() {
   const ThreadPool::Use use(*pool_);
   const Program& program = mine(programs_->eval);
   if (sampler_->num_valid() == 0) return nothing_held_out();
-  spoil_used_arena();
+  spoil_used_arena(program);
   double loss = 0, count = 0;
   const int64_t whole = (sampler_->num_valid() + recipe_.batch - 1) / recipe_.batch;
   const int64_t batches = recipe_.eval_batches == 0 ? whole : std::min(recipe_.eval_batches, whole);
@@ -238,7 +246,6 @@ Result<EvalResult> Session::evaluate() {
 
 Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) {
   const ThreadPool::Use use(*pool_);
-  spoil_used_arena();
   const Program& program = mine(programs_->logits);
   if (!logits_executor_) {
     TENON_TRY(logits_executor_, Executor::prepare(program, *device_, recipe_.exact));
@@ -248,6 +255,7 @@ Result<std::vector<double>> Session::logits(const std::vector<int32_t>& tokens) 
     return Error{"D005", fmt::format("{} tokens, where 1 to {} fit", tokens.size(), context), "", "",
                  TENON_E_ARGUMENT};
   }
+  spoil_used_arena(program);
   const std::vector<TokenRange> ranges = tokens_of(program, options_.id.rank);
   const auto& inputs = program.inputs[0];
   auto* ids = reinterpret_cast<int32_t*>(device_->address(program, inputs.at("tokens")));

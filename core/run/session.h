@@ -3,6 +3,8 @@
 // together (vote.h) are beside it.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,8 +117,9 @@ class Session {
   Fill from_data(std::vector<int64_t> batch);
   Result<StepResult> take_step(const Fill& fill, InstrTimes* times);
   bool is_watched(int64_t step) const;
-  Status judge_updates(const StepResult& step);
-  void spoil_used_arena();
+  Status judge(const StepResult& step, bool watched);
+  Status judge_together(const StepResult& step, const Status& number);
+  void spoil_used_arena(const Program& program);
   double read(const Program& program, const std::string& output) const;
 
   const Recipe& recipe_;

@@ -72,6 +72,19 @@ TEST(Errors, a_struct_without_its_size_is_refused) {
   EXPECT_EQ(run.info().steps_done, 0);
 }
 
+TEST(Errors, a_number_of_threads_that_cannot_be_is_refused) {
+  for (const int32_t threads : {-1, 4097}) {
+    tenon_options options{};
+    options.struct_size = sizeof options;
+    options.threads = threads;
+    tenon_context* out = nullptr;
+    expect_refused(
+        outcome_of([&](tenon_error* e) { return tenon_open(&options, &out, e); }), TENON_E_ARGUMENT,
+        "tenon_options.threads is " + std::to_string(threads) + "\n  fix: 0: choose; at most 4096");
+    EXPECT_EQ(out, nullptr);
+  }
+}
+
 // Nothing is written to it, wherever it ends; the log says why.
 TEST(Errors, an_error_without_its_size_lets_no_call_begin) {
   std::string logged;

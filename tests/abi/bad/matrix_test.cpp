@@ -1,5 +1,6 @@
 // Plugins that are bad on purpose, in every slot: what the command makes of them.
 #include <algorithm>
+#include <regex>
 #include <set>
 
 #include "host/plugins/interfaces.h"
@@ -234,6 +235,11 @@ void expect_values_refused(const std::string& id, const std::string& slot, const
   if (text.starts_with("error[N002]")) {
     EXPECT_NE(result.err.find(id + ", " + slot), std::string::npos) << result.err;
   }
+  if (text.starts_with("error[N003]")) {
+    EXPECT_TRUE(
+        std::regex_search(result.err, std::regex("train program, instruction \\d+ \\([^)]*\\), " + id)))
+        << result.err;
+  }
   EXPECT_FALSE(fs::exists(bad.place().at("run/checkpoints/step-2"))) << "they were saved";
 }
 
@@ -249,8 +255,35 @@ TEST(Values, of_data_beyond_what_it_declared_are_named) {
 }
 
 TEST(Values, that_a_kernel_left_out_are_no_numbers) {
-  expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N003]: the kernel left output ");
-  expect_values_refused("kernels/cpu", "enqueue", "stale", "error[N003]: the kernel left output ");
+  expect_values_refused("kernels/cpu", "enqueue", "unwritten", "error[N003]: step 1: element 0 of output ");
+  expect_values_refused("kernels/cpu", "enqueue", "stale", "error[N003]: step 2: element 0 of output ");
+}
+
+// Of one kind of kernel, one element: no other, which takes it over, is blamed.
+TEST(Values, that_a_kernel_left_out_in_part_are_of_its_own) {
+  const BadPlace bad;
+  const CommandResult result = bad.train(subjects().front(), "enqueue", "last");
+  EXPECT_TRUE(bad.marked());
+  EXPECT_GT(result.code, 0) << result.out;
+  EXPECT_TRUE(
+      std::regex_search(result.err, std::regex(R"(error\[N003\]: step 1: element [1-9]\d* of output 0 \()"
+                                               R"([^)]*\) of linear was left unwritten)")))
+      << result.err;
+}
+
+// A transfer is no kernel: kernels, which take over what it left, are not blamed.
+TEST(Values, that_a_transfer_left_out_are_no_numbers) {
+  const BadPlace bad;
+  bad.place().write_changed(
+      "zero3.lua", "mesh = t.mesh { dp = p.dp },",
+      "mesh = t.mesh { dp = 2 }, strategies = { t.strategy.data {}, t.strategy.zero { stage = 3 } },");
+  const CommandResult result =
+      bad.run("comm/local", "none", "elsewhere",
+              {"train", "--run-dir", "run", "zero3.lua", "-n", "2", "steps=4", "save=2", "eval=2"});
+  EXPECT_TRUE(bad.marked());
+  EXPECT_GT(result.code, 0) << result.out;
+  EXPECT_NE(result.err.find("error[N001]: step 1: loss "), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("N003"), std::string::npos) << result.err;
 }
 
 TEST(Values, that_an_update_left_or_spoiled_are_seen) {
@@ -275,7 +308,7 @@ void PrintTo(const Idle& idle, std::ostream* out) { *out << idle.id << ", " << i
 
 constexpr Idle kIdle[] = {
     {"kernels/cpu", "describe", "in kernels/cpu, enqueue"},  // no workspace, which the kernel has to have
-    {"kernels/cpu", "enqueue", "error[N003]: the kernel left output 0 unwritten"},
+    {"kernels/cpu", "enqueue", "error[N003]: step 1: element 0 of output 0 ("},
     {"optimizer/lamb", "describe", "in optimizer/lamb, st"},  // no state
     {"data/text", "describe", "error[A005]"},
     {"data/text", "read", "error[D007]"},

@@ -17,11 +17,13 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "tenon/comm.h"
 #include "tenon/data.h"
@@ -151,6 +153,33 @@ void spoil(std::string_view deed, tenon_optimizer_state*, const tenon_stream*,
 }
 void spoil(std::string_view, tenon_dataset*, tenon_data_info* info, tenon_error*) { keep(*info); }
 
+// Of products, the last element of what each makes: what is there before a call of enqueue.
+struct LastElement {
+  float* at = nullptr;
+  float before = 0;
+  explicit LastElement(float* place) : at(place), before(place == nullptr ? 0 : *place) {}
+  void put_back() const {
+    if (at != nullptr) *at = before;
+  }
+};
+struct Product {
+  uint32_t inputs = 0;
+  size_t elements = 0;
+};
+std::mutex g_products_mutex;
+std::map<const tenon_kernel*, Product> g_products;
+
+template <class... A>
+LastElement last_of(A...) {
+  return LastElement(nullptr);
+}
+LastElement last_of(tenon_kernel* kernel, const tenon_stream*, void* const* pointers, tenon_error*) {
+  const std::lock_guard lock(g_products_mutex);
+  const auto known = g_products.find(kernel);
+  if (known == g_products.end()) return LastElement(nullptr);
+  return LastElement(static_cast<float*>(pointers[known->second.inputs]) + known->second.elements - 1);
+}
+
 // -- What is done well at first -----------------------------------------------------------------------
 
 // Of a call that is made again in every step, in the memory of the core's that it is made with.
@@ -204,6 +233,15 @@ struct Type<R (*Table_::*)(A...)> {
   template <R (*Table::*kSlot)(A...)>
   static R bad(A... arguments) {
     const std::string_view deed = settings().deed;
+    if constexpr (std::is_same_v<R, tenon_code>) {
+      if (deed == "last") {
+        const LastElement last = last_of(arguments...);
+        const R code = (good<Table>()->*kSlot)(arguments...);
+        mark();
+        last.put_back();
+        return code;
+      }
+    }
     if (deed == "stale" && is_first_of(memory_of(arguments...))) return (good<Table>()->*kSlot)(arguments...);
     const bool after = deed == "nan" || deed == "limit" || deed == "below" || deed == "past" ||
                        deed == "far" || deed == "pipe";
@@ -265,6 +303,33 @@ constexpr Row<tenon_frontend> kFrontend[] = {ROW(tenon_frontend, evaluate)};
 constexpr Row<tenon_schedule> kSchedule[] = {ROW(tenon_schedule, owner), ROW(tenon_schedule, rows)};
 constexpr Row<tenon_pass> kPass[] = {ROW(tenon_pass, run)};
 
+tenon_code prepare_and_keep(tenon_device* device, const tenon_kernel_desc* desc, tenon_kernel** out,
+                            tenon_error* error) {
+  const tenon_code code = good<tenon_kernels>()->prepare(device, desc, out, error);
+  if (code != TENON_OK || std::string_view(desc->kind) != "linear") return code;
+  Product product{desc->num_inputs, 1};
+  const tenon_shape& shape = desc->outputs[0];
+  for (uint32_t d = 0; d < shape.ndim; ++d) product.elements *= static_cast<size_t>(shape.dims[d]);
+  const std::lock_guard lock(g_products_mutex);
+  g_products[*out] = product;
+  return code;
+}
+
+// Transfers to other memory than they come from go to where nobody looks.
+tenon_code prepare_elsewhere(tenon_comm_group* group, const tenon_comm_op* const* ops, uint32_t num_ops,
+                             tenon_comm_plan** out, tenon_error* error) {
+  static std::vector<double> elsewhere(1 << 20);
+  std::vector<tenon_comm_op> changed;
+  std::vector<const tenon_comm_op*> pointers;
+  for (uint32_t i = 0; i < num_ops; ++i) changed.push_back(*ops[i]);
+  for (tenon_comm_op& op : changed) {
+    if (op.src != op.dst) op.dst = elsewhere.data();
+    pointers.push_back(&op);
+  }
+  mark();
+  return good<tenon_comm>()->prepare(group, pointers.data(), num_ops, out, error);
+}
+
 // A copy of the good table with the slot that was asked for changed; what `describe` says is kept too.
 template <class Table, size_t N>
 const void* spoiled(const Row<Table> (&rows)[N]) {
@@ -276,6 +341,12 @@ const void* spoiled(const Row<Table> (&rows)[N]) {
       keep(*info);
       return code;
     };
+  }
+  if constexpr (std::is_same_v<Table, tenon_kernels>) {
+    if (settings().deed == "last") table.prepare = prepare_and_keep;
+  }
+  if constexpr (std::is_same_v<Table, tenon_comm>) {
+    if (settings().deed == "elsewhere") table.prepare = prepare_elsewhere;
   }
   for (const Row<Table>& row : rows) {
     if (settings().slot == row.name) row.put(table);
