@@ -38,7 +38,7 @@ std::string name_of(const Instr& instr) {
 
 // Reads the gradient; all else is in and out. Statistics are read from the same.
 double bytes_of_update(const Instr& instr) {
-  double bytes = static_cast<double>(instr.in[0].bytes());
+  double bytes = static_cast<double>(optimizer_operands(instr).grad.bytes());
   for (const Operand& out : instr.out) bytes += 2 * static_cast<double>(out.bytes());
   return bytes;
 }

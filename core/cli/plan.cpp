@@ -151,7 +151,7 @@ Status prove_plan(Planned& planned, std::optional<int64_t> rank) {
     std::vector<std::string> hashes;
     const auto visit = [&](const Program& program) {
       add_memory(program, planned.classes);
-      hashes.push_back(program_hash(program));
+      if (kind == ProgramKind::train) hashes.push_back(program_hash(program));
     };
     auto compiled = rank ? compiler->of_rank(*rank, kind) : compiler->each(kind, visit);
     if (!compiled.ok()) return locate(std::move(compiled).error(), planned.job.resolved);
@@ -198,12 +198,10 @@ std::string place_of(const Program& program, int64_t rank) {
     if (instr.lane != 0) sets.insert(instr.axes);
   }
   for (const auto& axes : sets) {
-    std::vector<std::string> names;
-    for (AxisId axis : axes) names.push_back(mesh.axes[axis].name);
     const auto members = mesh.group(rank, axes);
     constexpr size_t kShown = 16;
     const size_t shown = std::min(members.size(), kShown);
-    out += fmt::format("group {}: {}{}\n", fmt::join(names, ","),
+    out += fmt::format("group {}: {}{}\n", mesh.names(axes),
                        fmt::join(members.begin(), members.begin() + static_cast<ptrdiff_t>(shown), " "),
                        members.size() > shown ? fmt::format(" ... ({} ranks)", members.size()) : "");
   }

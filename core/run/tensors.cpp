@@ -132,8 +132,8 @@ GradientPart gradient_of(const Program& train, const RankDevice& device, const s
     const FlatLayout& layout = train.layouts[info->layout];
     const FlatPart mine = part_of(train, layout, layout.depth(), device.id().rank);
     const LeafPart part = leaf_in(layout.leaves[info->leaf], mine);
-    const char* base = device.address(train, instr.in[0]);
-    return {base + part.at * size_of(instr.in[0].dtype), part.first, part.count};
+    const Operand& grad = optimizer_operands(instr).grad;
+    return {device.address(train, grad) + part.at * size_of(grad.dtype), part.first, part.count};
   }
   return {};
 }

@@ -28,10 +28,11 @@ uint64_t bytes_in_flight(const Instr& instr) {
 }
 
 OptimizerOperands optimizer_operands(const Instr& instr) {
+  TENON_ASSERT(instr.in.size() >= 2);
+  const Operand &grad = instr.in[0], &scale = instr.in[1];
   if (instr.kind == "stats")
-    return {std::span(instr.in).subspan(std::min<size_t>(instr.in.size(), 2)),
-            instr.out.empty() ? nullptr : &instr.out[0]};
-  return {instr.out, instr.in.size() > 2 ? &instr.in[2] : nullptr};
+    return {grad, scale, std::span(instr.in).subspan(2), instr.out.empty() ? nullptr : &instr.out[0]};
+  return {grad, scale, instr.out, instr.in.size() > 2 ? &instr.in[2] : nullptr};
 }
 
 const Operand* state_of_slot(std::span<const Operand> states, std::string_view name, Dtype dtype) {

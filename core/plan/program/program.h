@@ -111,9 +111,12 @@ inline bool is_transfer(const Instr& instr) { return transfer_of(instr) != Trans
 //   update  (grad, scale[, stats]) -> param, state...
 inline bool is_optimizers(const Instr& instr) { return instr.kind == "update" || instr.kind == "stats"; }
 struct OptimizerOperands {
+  const Operand& grad;
+  const Operand& scale;
   std::span<const Operand> tensors;  // parameters, then state slots
   const Operand* stats = nullptr;    // NULL: none of its parameters has any
 };
+// Of an instruction that has both a gradient and a scale, as all that are emitted.
 OptimizerOperands optimizer_operands(const Instr& instr);
 // What a transfer sends, or, on its receiving end, gets.
 const Operand& moved_operand(const Instr& instr);
@@ -255,7 +258,7 @@ struct PrintOptions {
 };
 std::string text(const Program& program, const PrintOptions& options);
 // SHA-256, in hex, of all that ranks of a class must agree on: what operands and buffers are called is no
-// part of it.
+// part of it, but an optimizer's slots, which are found by their names.
 std::string program_hash(const Program& program);
 
 // Happens-before over a program: the rule of starts. A rank has one stream of work, its list. A kernel is

@@ -86,6 +86,8 @@ void write(Stream& out, const Program& program, const Instr& instr) {
   out << instr.accumulate << instr.inplace << instr.offset_step << instr.reduction << instr.peer
       << instr.layout;
   out.list(instr.axes).list(instr.waits);
+  if (!is_optimizers(instr)) return;  // their slots are found by their names: state_of_slot()
+  for (const Operand& tensor : optimizer_operands(instr).tensors) out << std::string_view(tensor.name);
 }
 
 void write(Stream& out, const FlatLayout& layout) {

@@ -183,17 +183,18 @@ struct Follower::Updating {
 // that group's state, which it finds by their names.
 Result<Follower::Updating> Follower::updating(const Instr& instr) const {
   const FlatLayout* layout = layout_of(instr);
-  const std::span<const Operand> operands = optimizer_operands(instr).tensors;
-  if (layout == nullptr || instr.in.size() < 2 || operands.empty() || !instr.attrs.empty())
-    return refused("a step of the optimizer is of one bucket, with its gradients and a scale");
-  TENON_TRY(const Content scale, whole(instr.in[1]));
+  constexpr auto kForm = "a step of the optimizer is of one bucket, with its gradients and a scale";
+  if (layout == nullptr || instr.in.size() < 2 || !instr.attrs.empty()) return refused(kForm);
+  const OptimizerOperands operands = optimizer_operands(instr);
+  if (operands.tensors.empty()) return refused(kForm);
+  TENON_TRY(const Content scale, whole(operands.scale));
   if (!forms_[scale.form].placement().is_replicated() || forms_[scale.form].dtype != Dtype::f64 ||
       !forms_[scale.form].dims.empty())
     return refused("the scale of an update is one number");
-  TENON_TRY(const Content grads, bucket(instr.in[0], instr.layout, layout->depth()));
+  TENON_TRY(const Content grads, bucket(operands.grad, instr.layout, layout->depth()));
   Updating out{*layout, {}};
   std::vector<std::shared_ptr<Parts>> parts;
-  for (const Operand& operand : operands) {
+  for (const Operand& operand : operands.tensors) {
     TENON_TRY(Content content, bucket(operand, instr.layout, layout->depth()));
     content.parts = parts.emplace_back(std::make_shared<Parts>(*content.parts));
     out.tensors.push_back(std::move(content));
@@ -217,10 +218,10 @@ Result<Follower::Updating> Follower::updating(const Instr& instr) const {
     const OptimizerRule& rule = shared_.reference.optimizer.groups[group];
     out.leaves.push_back({info.name, leaf.group, rule.stats, grad.print, scale.print, &param, {}});
     for (const StateSlot& slot : rule.slots) {
-      const Operand* found = state_of_slot(operands.subspan(1), slot.name, slot.dtype);
+      const Operand* found = state_of_slot(operands.tensors.subspan(1), slot.name, slot.dtype);
       const std::string name = state_name(info.name, shared_.reference.optimizer, slot);
       if (found == nullptr) return refused(fmt::format("'{}' is not updated where it is", name));
-      Content& state = parts[static_cast<size_t>(found - operands.data())]->leaves[l].second;
+      Content& state = parts[static_cast<size_t>(found - operands.tensors.data())]->leaves[l].second;
       if (state.print != state_print(name))
         return refused(fmt::format("'{}' is not updated where it is", name));
       Form of_state = forms_[param.form];

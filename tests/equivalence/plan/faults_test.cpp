@@ -226,7 +226,10 @@ TEST_P(Faults, a_removed_wait) {
 
 TEST_P(Faults, a_buffer_moved_onto_a_live_one) {
   // The first layernorm's output is read by q, k and v; q's output is written in between.
-  const InstrId q = find_kind("linear", 0), k = q + 2;
+  const InstrId q = find_kind("linear", 0);
+  const auto behind = std::find_if(program_.instrs.begin() + q + 1, program_.instrs.end(),
+                                   [](const Instr& instr) { return instr.kind == "linear"; });
+  const auto k = static_cast<InstrId>(behind - program_.instrs.begin());
   ASSERT_EQ(program_.instrs[k].in[0].buffer, program_.instrs[q].in[0].buffer);
   const Buffer& normed = program_.buffers[program_.instrs[q].in[0].buffer];
   program_.buffers[program_.instrs[k].out[0].buffer].offset = normed.offset;

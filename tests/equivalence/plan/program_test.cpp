@@ -50,7 +50,7 @@ TEST(program_hash, is_the_same_for_every_compilation) {
   EXPECT_EQ(hash_of(tiny_mlp_program()), hash_of(tiny_mlp_program()));
 }
 
-TEST(program_hash, changes_with_every_operand) {
+TEST(program_hash, changes_with_every_field_that_a_run_reads) {
   Program program = tiny_mlp_program();
   const std::string before = hash_of(program);
   const auto changed = [&](auto& field, auto value, const std::string& what) {
@@ -75,27 +75,76 @@ TEST(program_hash, changes_with_every_operand) {
     changed(instr.layout, instr.layout + 1, instr.kind + " layout");
     changed(instr.offset_step, int64_t{5}, instr.kind + " offset step");
     changed(instr.attrs, SharedAttrs{{"planted", int64_t{1}}}, instr.kind + " attrs");
+    const Attrs attrs = instr.attrs;
+    for (const auto& [key, value] : attrs)
+      changed(instr.attrs, instr.attrs.with(key, 77.5), instr.kind + "'s " + key);
+    changed(instr.kind, instr.kind + "!", instr.kind + " kind");
+    changed(instr.phase, instr.phase == Phase::step ? Phase::forward : Phase::step, instr.kind + " phase");
+    changed(instr.microbatch, instr.microbatch + 1, instr.kind + " microbatch");
+    changed(instr.stage, instr.stage + 1, instr.kind + " stage");
+    changed(instr.lane, instr.lane + 1, instr.kind + " lane");
+    changed(instr.waits, decltype(instr.waits){77}, instr.kind + " waits");
+    if (instr.workspace.buffer != kNone) operand(instr.workspace, instr.kind + " workspace");
   }
   for (Instr& instr : program.instrs) {  // nobody has to agree on reasons
     instr.fused.push_back(instr.why);
     instr.why = {Why::Because::output, true, 1, 2};
+  }
+  for (Instr& instr : program.instrs) {  // nor on what operands are called, but an optimizer's slots
+    if (is_optimizers(instr)) {
+      for (Operand& slot : instr.out) changed(slot.name, slot.name + "!", instr.kind + " slot");
+      continue;
+    }
+    for (auto* operands : {&instr.in, &instr.out})
+      for (Operand& o : *operands) o.name = o.name + "!";
   }
   EXPECT_EQ(hash_of(program), before);
   for (Buffer& buffer : program.buffers)
     changed(buffer.offset, buffer.offset + 64, "offset of buffer " + buffer.name);
   for (auto& set : program.inputs) {
     for (auto& [name, o] : set) operand(o, "fed");
+    const auto kept = set;
+    auto node = set.extract(set.begin());
+    node.key() += "!";
+    set.insert(std::move(node));
+    EXPECT_NE(hash_of(program), before) << "name of an input";
+    set = kept;
   }
   for (auto& [name, o] : program.outputs) operand(o, "read");
   for (FlatLayout& layout : program.layouts) {
     changed(layout.cuts, std::vector<int64_t>{0, 1, 2}, "cuts of a layout");
     changed(layout.axes, std::vector<AxisId>{3}, "axes of a layout");
     changed(layout.param_depth, size_t{1}, "axes that cut the parameters of a layout");
+    changed(layout.elements, layout.elements + 1, "elements of a layout");
+    changed(layout.level, layout.level + 1, "level of a layout");
     for (FlatLayout::Leaf& leaf : layout.leaves) {
       changed(leaf.param, leaf.param + 1, "parameter of a leaf");
       changed(leaf.first, leaf.first + 16, "start of a leaf");
+      changed(leaf.count, leaf.count + 1, "elements of a leaf");
+      changed(leaf.group, leaf.group + 1, "group of a leaf");
     }
   }
+  for (auto* tensors : {&program.params, &program.states}) {
+    for (TensorInfo& tensor : *tensors) {
+      operand(tensor.operand, "at rest");
+      changed(tensor.name, tensor.name + "!", "name of a tensor");
+      changed(tensor.dims, Dims{{"planted", 77}}, "dims of a tensor");
+      changed(tensor.placement.dims[0], std::vector<AxisId>{0}, "placement of a tensor");
+      changed(tensor.layout, tensor.layout + 1, "layout of a tensor");
+      changed(tensor.leaf, tensor.leaf + 1, "leaf of a tensor");
+      changed(tensor.depth, tensor.depth + 1, "depth of a tensor");
+      changed(tensor.copy, !tensor.copy, "copy of a tensor");
+    }
+  }
+  changed(program.name, std::string("planted"), "name");
+  changed(program.mesh.axes[0].name, std::string("planted"), "name of an axis");
+  changed(program.microbatches, program.microbatches + 1, "microbatches");
+  changed(program.lanes[0], std::string("planted"), "name of a lane");
+  changed(program.window.transfers, program.window.transfers + 1, "transfers of a window");
+  changed(program.window.bytes, program.window.bytes + 1, "bytes of a window");
+  changed(program.batch_axes, std::vector<AxisId>{7}, "axes of the batch");
+  changed(program.seq_axes, std::vector<AxisId>{7}, "axes of the sequence");
+  changed(program.space_bytes[0], program.space_bytes[0] + 64, "bytes of a space");
   EXPECT_EQ(hash_of(program), before);
 }
 
