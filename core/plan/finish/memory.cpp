@@ -215,7 +215,7 @@ std::vector<Lifetime> lifetimes(const Program& program) {
   };
   for (const auto& [name, operand] : program.outputs) keep(operand);
   for (const Instr& instr : program.instrs) {
-    if (instr.kind == "update") keep(input(instr, "grad"));  // gradient_of()
+    if (instr.kind == "update") keep(optimizer_operands(instr).grad);  // gradient_of()
   }
   return out;
 }

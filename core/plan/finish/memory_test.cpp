@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "plan/finish/waits.h"
@@ -13,11 +14,11 @@ namespace {
 
 class RandomProgram {
  public:
-  explicit RandomProgram(uint64_t seed) : random_(seed) {
+  explicit RandomProgram(uint64_t seed, int instrs = 60) : random_(seed) {
     program_.name = "random";
     program_.mesh = Mesh{{{"dp", 2}, {"tp", 2}}};
     program_.lanes = {"compute", "dp", "tp"};
-    for (int i = 0; i < 60; ++i) add_instr();
+    for (int i = 0; i < instrs; ++i) add_instr();
     program_.outputs["kept"] = program_.instrs[below(program_.instrs.size())].out[0];
     schedule_waits(program_);
     plan_memory(program_);
@@ -41,8 +42,10 @@ class RandomProgram {
     if (instr.lane > 2) instr.lane = 0;
     instr.kind = instr.lane == 0 ? "kernel" : "all_reduce";
     if (instr.lane > 0) instr.axes = {instr.lane - 1};
-    if (!values_.empty())
-      instr.in = {values_[values_.size() - 1 - below(std::min<size_t>(values_.size(), 8))]};
+    if (!values_.empty()) {  // mostly a late one
+      const size_t far = std::min<size_t>(values_.size(), below(16) == 0 ? values_.size() : 8);
+      instr.in = {values_[values_.size() - 1 - below(far)]};
+    }
     if (instr.lane > 0 && !instr.in.empty() && below(2) == 0) {
       instr.out = instr.in;  // in place
     } else {
@@ -98,6 +101,40 @@ TEST(memory_plan, shares_bytes_only_between_buffers_whose_uses_are_ordered) {
     EXPECT_TRUE(check_memory(program).ok()) << seed;
   }
   EXPECT_GT(shared, kSeeds);
+}
+
+// The lowest address at which no buffer lies that was placed before and lives at the same time.
+std::vector<uint64_t> plain_first_fit(const Program& program) {
+  const std::vector<Lifetime> life = lifetimes(program);
+  std::vector<BufferId> order(program.buffers.size());
+  std::iota(order.begin(), order.end(), BufferId{0});
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](BufferId id) { return program.buffers[id].bytes; });
+  std::vector<uint64_t> at(program.buffers.size());
+  std::vector<BufferId> placed;  // by address
+  for (const BufferId id : order) {
+    const uint64_t bytes = aligned(program.buffers[id].bytes);
+    for (const BufferId other : placed) {
+      if (!life[other].overlaps(life[id])) continue;
+      if (at[other] >= at[id] + bytes) break;
+      at[id] = std::max(at[id], at[other] + aligned(program.buffers[other].bytes));
+    }
+    placed.insert(std::ranges::upper_bound(placed, at[id], {}, [&](BufferId other) { return at[other]; }),
+                  id);
+  }
+  return at;
+}
+
+// Long enough for lists of several blocks and for lives of every length.
+TEST(memory_plan, is_that_of_a_plain_first_fit) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const RandomProgram random(seed, 6000);
+    const Program& program = random.program();
+    const std::vector<uint64_t> expected = plain_first_fit(program);
+    for (BufferId id = 0; id < program.buffers.size(); ++id)
+      ASSERT_EQ(program.buffers[id].offset, expected[id])
+          << "seed " << seed << ", " << program.buffers[id].name;
+  }
 }
 
 // No plan can be smaller than what a compute instruction finds alive.
