@@ -1,0 +1,7 @@
+// Linked with plan/verify as its own files are: plan/finish, where this is, is none of what it uses.
+namespace tenon {
+struct Program;
+void plan_memory(Program& program);
+}  // namespace tenon
+
+int main() { tenon::plan_memory(*static_cast<tenon::Program*>(nullptr)); }
