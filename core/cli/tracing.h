@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "run/trace.h"
+#include "run/trace_range.h"
 
 namespace CLI {
 class App;

@@ -1,5 +1,5 @@
 // The exported functions of libtenon.so: they check what comes in, turn results into codes, and let no
-// exception out. The work is in embed_context and embed_run.
+// exception out. The work is in context.cpp and run.cpp.
 #include "tenon/embed.h"
 
 #include <fenv.h>

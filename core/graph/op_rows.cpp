@@ -239,6 +239,7 @@ constexpr OpRow kGraph[] = {
      .inplace = "x",
      .flops = 1,
      .linear = "x,y",
+     .of_plans = true,
      .passes = "x y"},
 
     // -- mixture of experts. Routing looks at whole groups of consecutive tokens, so a group is never cut;
@@ -314,7 +315,12 @@ constexpr OpRow kGraph[] = {
      .linear = "dy|x"},
 
     // -- once per step
-    {.kind = "sqnorm", .inputs = "x[e..]", .outputs = "y[] f64", .doc = "sum of squares", .flops = 2},
+    {.kind = "sqnorm",
+     .inputs = "x[e..]",
+     .outputs = "y[] f64",
+     .doc = "sum of squares",
+     .flops = 2,
+     .of_plans = true},
     {.kind = "clip_scale",
      .inputs = "*sq[] f64, count[] i64",
      .outputs = "norm[] f64, scale[] f64",
@@ -323,6 +329,7 @@ constexpr OpRow kGraph[] = {
          "norm = sqrt(sum sq)/count; scale = min(1, clip/norm)/count, clip 0: off; the sums are added in the "
          "order of the inputs; count 0: both 0",
      .flops = 1,
+     .of_plans = true,
      .absorbs = true},
     {.kind = "update",
      .inputs = "grad[e..], param[e..], scale[] f64",
@@ -345,7 +352,8 @@ constexpr OpRow kGraph[] = {
      .inputs = "x[?] any",
      .outputs = "y[?] any",
      .attrs = "dim int >=0, start int >=0, size int >=0",
-     .doc = "the part [start, start+size) along one dim"},
+     .doc = "the part [start, start+size) along one dim",
+     .of_plans = true},
 };
 
 constexpr OpRow kPieces[] = {

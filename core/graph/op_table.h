@@ -49,7 +49,8 @@ struct OpRow {
   // linear, so that it may run on partial sums of exactly these: "x|w", "x,y".
   const char* whole = "";
   const char* linear = "";
-  bool absorbs = false;  // takes inputs that are partial sums over any axes and reduces them itself
+  bool of_plans = false;  // plans sum, copy and measure gradients with it, whether the model has one or not
+  bool absorbs = false;   // takes inputs that are partial sums over any axes and reduces them itself
   // A letter whose shards need a kernel of another kind, which an attribute `start` tells the index that is
   // the shard's first; and that kind.
   const char* offset = "";

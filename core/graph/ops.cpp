@@ -240,11 +240,13 @@ Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks) {
   return instantiate_rule(rule, def.whole, def.linear_inputs, input_ranks);
 }
 
-Attrs shard_attrs(const OpDef& shard, const Attrs& attrs) {
-  Attrs out{{"start", int64_t{0}}};
-  for (const AttrDef& def : shard.attr_defs) {
-    const auto it = attrs.find(def.name);
-    if (it != attrs.end()) out.insert(*it);
+Attrs part_attrs(const OpDef& part, const Attrs& attrs) {
+  Attrs out;
+  for (const AttrDef& def : part.attr_defs) {
+    if (const auto it = attrs.find(def.name); it != attrs.end())
+      out.insert(*it);
+    else if (def.name == "start")
+      out.insert({"start", int64_t{0}});
   }
   return out;
 }

@@ -92,9 +92,9 @@ std::optional<size_t> find_operand(std::span<const OperandDef> operands, std::st
 
 // The rule for operands of the given ranks (variadic inputs expanded).
 Result<Rule> rule_of(const OpDef& def, const std::vector<size_t>& input_ranks);
-// The attributes of the kernel that runs a shard of an op: its place, and those of the op's own that the row
-// of the shard's kind has. The first shard's `start` is 0; each rank adds its own.
-Attrs shard_attrs(const OpDef& shard, const Attrs& attrs);
+// The attributes of a kernel that runs a part of an op: those of the op's own that the row of the part's kind
+// has, and of a shard its place, where the first shard's `start` is 0; each rank adds its own.
+Attrs part_attrs(const OpDef& part, const Attrs& attrs);
 
 // How an op of a graph reshards its operand; none: it computes.
 TransferKind reshard_of(const OpDef& def);

@@ -107,7 +107,10 @@ TEST(OpTableTest, AttributesOfACutOpAreKept) {
   OpDef shard;
   shard.attr_defs = {{"start", true, false}, {"cap", false, false}};
   const Attrs whole{{"cap", 30.0}, {"rows", int64_t{8}}};
-  EXPECT_EQ(shard_attrs(shard, whole), (Attrs{{"start", int64_t{0}}, {"cap", 30.0}}));
+  EXPECT_EQ(part_attrs(shard, whole), (Attrs{{"start", int64_t{0}}, {"cap", 30.0}}));
+  OpDef part;
+  part.attr_defs = {{"rows", true, false}};
+  EXPECT_EQ(part_attrs(part, whole), (Attrs{{"rows", int64_t{8}}}));
 }
 
 // Every operand of a part is the row's or an earlier part's, and all of the row's outputs are made.

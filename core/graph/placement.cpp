@@ -14,6 +14,12 @@ int64_t Mesh::world() const {
   return n;
 }
 
+std::string Mesh::names(const std::vector<AxisId>& of) const {
+  std::string out;
+  for (AxisId axis : of) out += (out.empty() ? "" : ",") + axes[axis].name;
+  return out;
+}
+
 std::optional<AxisId> Mesh::find(std::string_view name) const {
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].name == name) return static_cast<AxisId>(i);

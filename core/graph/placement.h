@@ -38,7 +38,8 @@ struct Mesh {
   // World ranks that share every coordinate of `rank` except those of `axes`, in rank order.
   std::vector<int32_t> group(int64_t rank, const std::vector<AxisId>& axes) const;
   int64_t size(const std::vector<AxisId>& axes) const;
-  std::string text() const;  // "dp 2 x tp 4"
+  std::string text() const;                                // "dp 2 x tp 4"
+  std::string names(const std::vector<AxisId>& of) const;  // "dp,tp"
 };
 
 enum class Reduction : uint32_t { sum = TENON_SUM, max = TENON_MAX };

@@ -402,11 +402,9 @@ Status check_collective(const Graph& graph, const Mesh& mesh, const Op& op) {
     if (target) expected.dims[*target].push_back(axis);
   }
   if (!legal) {
-    std::string names;
-    for (AxisId axis : op.axes) names += (names.empty() ? "" : ",") + mesh.axes[axis].name;
     return type_error(graph, mesh, op, op.in[0],
-                      "what " + std::string(op.def->kind) + " over " + names + " can turn into " +
-                          text(to, graph.value(op.out[0]).dims, mesh));
+                      "what " + std::string(op.def->kind) + " over " + mesh.names(op.axes) +
+                          " can turn into " + text(to, graph.value(op.out[0]).dims, mesh));
   }
   if (!(expected == to))
     return type_error(graph, mesh, op, op.out[0], text(expected, graph.value(op.out[0]).dims, mesh));

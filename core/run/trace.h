@@ -8,6 +8,7 @@
 
 #include "plan/compile/compile.h"
 #include "plan/show/spans.h"
+#include "run/trace_range.h"
 
 namespace tenon {
 
@@ -25,12 +26,6 @@ struct InstrTimes {
   int64_t start = 0;   // all that was there
   int64_t issued = 0;  // its kernels had run, or its transfer was started
   int64_t done = 0;    // a transfer: somebody who waited for it, or for one behind it, saw it complete
-};
-
-// Steps, counted from 1. None by default.
-struct TraceRange {
-  int64_t first = 1, last = 0;
-  bool any() const { return last >= first; }
 };
 
 // The times of one rank's program in a range of steps.

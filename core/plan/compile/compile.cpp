@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "graph/ops.h"
 #include "graph/propagate.h"
+#include "plan/emit/emit.h"
 #include "plan/emit/stages.h"
 #include "plan/finish/fuse.h"
 #include "plan/finish/memory.h"
@@ -215,12 +216,9 @@ Status check_exact(const Recipe& recipe, const JointGraph& train, const Mesh& me
   return {};
 }
 
-// Kinds of which a model may have none, so that who runs them does not depend on how it is cut. What plans
-// sum, copy and measure gradients with is none of them, nor is what ops are turned into where they are cut.
-bool is_of_models(const OpDef& def) {
-  constexpr std::string_view kOfPlans[] = {"add", "slice", "sqnorm", "clip_scale"};
-  return def.use == OpUse::graph && std::ranges::find(kOfPlans, def.kind) == std::end(kOfPlans);
-}
+// Kinds of which a model may have none, so that who runs them does not depend on how it is cut. What ops are
+// turned into where they are cut is none of them.
+bool is_of_models(const OpDef& def) { return def.use == OpUse::graph && !def.of_plans; }
 
 // An op of a kind that is fused is looked for by its parts.
 Status check_overridden(const std::set<std::string>& overridden, const Graph& graph) {

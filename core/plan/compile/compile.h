@@ -5,10 +5,10 @@
 #include <set>
 
 #include "graph/joint.h"
-#include "plan/emit/emit.h"
 #include "plan/emit/pass_host.h"
 #include "plan/program/kernel_desc.h"
 #include "plan/program/program.h"
+#include "plan/rows/rows.h"
 #include "plan/verify/verify.h"
 
 namespace tenon {

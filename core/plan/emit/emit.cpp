@@ -9,9 +9,9 @@ namespace tenon {
 namespace {
 
 // The program of one class, and its end of all that goes between classes.
-class ClassEmitter {
+class ProgramEmitter {
  public:
-  ClassEmitter(const EmitContext& context, const std::vector<Visit>& visits, int index)
+  ProgramEmitter(const EmitContext& context, const std::vector<Visit>& visits, int index)
       : context_(context), pipeline_(context.options.pipeline), visits_(visits), mine_(context, index) {}
 
   Result<Program> run() {
@@ -231,7 +231,7 @@ Emission::Emission(const JointGraph& joint, const Mesh& mesh, ProgramKind kind, 
       visits_(plan_visits(joint.graph, stages_, rows)) {}
 
 Result<Program> Emission::program_of(int klass) const {
-  return ClassEmitter(context_, visits_[static_cast<size_t>(klass)], klass).run();
+  return ProgramEmitter(context_, visits_[static_cast<size_t>(klass)], klass).run();
 }
 
 }  // namespace tenon

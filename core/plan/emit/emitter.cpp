@@ -202,7 +202,7 @@ Status Emitter::emit_kernel(const Op& op, const Row& row) {
   const Offset offset = offset_of(graph, op, instr.in, instr.out);
   if (!offset.axes.empty()) {
     instr.kind = op.def->shard_kind;
-    instr.attrs = shard_attrs(*find_kind(op.def->shard_kind), op.attrs);
+    instr.attrs = part_attrs(*find_kind(op.def->shard_kind), op.attrs);
     instr.axes = offset.axes;
     instr.offset_step = offset.size;
   }

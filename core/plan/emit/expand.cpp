@@ -10,11 +10,7 @@ Instr kernel(const ProgramBuilder& builder, const Instr& like, const char* kind,
              std::vector<Operand> out) {
   Instr instr = builder.begin(kind, like.phase);
   instr.layer = like.layer;
-  Attrs attrs;
-  for (const AttrDef& attr : find_kind(kind)->attr_defs) {
-    if (const auto it = like.attrs.find(attr.name); it != like.attrs.end()) attrs.insert(*it);
-  }
-  instr.attrs = std::move(attrs);
+  instr.attrs = part_attrs(*find_kind(kind), like.attrs);
   instr.in = std::move(in);
   instr.out = std::move(out);
   return instr;
@@ -38,7 +34,6 @@ void emit_cross_entropy(ProgramBuilder& builder, Instr instr, const std::vector<
   const Operand& lse = output(instr, "lse");
   const Operand mine = scratch_like(builder, lse, ".part"), picked = scratch_like(builder, lse, ".picked");
   Instr shard = kernel(builder, instr, "cross_entropy_shard", {logits, targets}, {mine, picked});
-  shard.attrs = shard.attrs.with("start", int64_t{0});
   shard.axes = axes;
   shard.offset_step = logits.dims.back();
   builder.push(std::move(shard));

@@ -19,7 +19,8 @@ struct StageRow {
 
 constexpr std::array<StageRow, 3> kStages{{
     {GraphStage::model, "model", "the forward graph of one microbatch, as the recipe builds it"},
-    {GraphStage::placed, "placed", "the forward graph with the strategies' pins, every value placed"},
+    {GraphStage::placed, "placed",
+     "the forward graph with the strategies' pins, placed without what follows it"},
     {GraphStage::joint, "joint", "forward, backward and update of one microbatch, every value placed"},
 }};
 
@@ -97,9 +98,8 @@ class Writer {
 
   std::string storage_text(const Value& value) const {
     if (!placed_ || value.storage.level == 0) return "";
-    std::string axes;
-    for (AxisId axis : value.storage.axes) axes += (axes.empty() ? "" : ",") + mesh_.axes[axis].name;
-    return fmt::format(" rests in parts over {}, level {} [{}]", axes, value.storage.level, value.storage.by);
+    return fmt::format(" rests in parts over {}, level {} [{}]", mesh_.names(value.storage.axes),
+                       value.storage.level, value.storage.by);
   }
 
   std::string place_text(const std::string& pointer) const {

@@ -13,12 +13,6 @@
 namespace tenon {
 namespace {
 
-std::string axis_names(const Mesh& mesh, const std::vector<AxisId>& axes) {
-  std::string out;
-  for (AxisId axis : axes) out += (out.empty() ? "" : ",") + mesh.axes[axis].name;
-  return out;
-}
-
 const char* phase_word(Phase phase) {
   switch (phase) {
     case Phase::forward: return "forward";
@@ -62,7 +56,7 @@ class Explainer {
     else if (kind == TransferKind::recv)
       out_.what += fmt::format(" from {} {}", axis, instr_.peer);
     else if (moves())
-      out_.what += " over " + axis_names(program_.mesh, instr_.axes);
+      out_.what += " over " + program_.mesh.names(instr_.axes);
     if (moves()) out_.what += ", on lane " + program_.lanes[instr_.lane];
     out_.when = phase_word(instr_.phase);
     if (instr_.microbatch >= 0) out_.when += fmt::format(", microbatch {}", instr_.microbatch);
@@ -133,7 +127,7 @@ class Explainer {
     name_op(asks);
     out_.rule = rule_text(*asks.def);
     if (!moves())
-      out_.because = fmt::format("a part of {} over {}: ", op.def->kind, axis_names(program_.mesh, op.axes));
+      out_.because = fmt::format("a part of {} over {}: ", op.def->kind, program_.mesh.names(op.axes));
     out_.value =
         fmt::format("{} {}{}, here {}", value.name, name_of(value.dtype), text(value.dims), shape_here());
     out_.had = text(reason.had, value.dims, program_.mesh);
@@ -204,7 +198,7 @@ class Explainer {
 
   // -- what emission adds ---------------------------------------------------------------------------
 
-  std::string axes_text() const { return axis_names(program_.mesh, instr_.axes); }
+  std::string axes_text() const { return program_.mesh.names(instr_.axes); }
 
   // How what a bucket holds, as a flat tensor, is over the axes of this instruction: "P@dp", "S(0)@dp", "R".
   std::string sums() const {
@@ -254,7 +248,7 @@ class Explainer {
     static constexpr const char* kWhat[] = {"", "optimizer state", "optimizer state and gradients",
                                             "optimizer state, gradients and parameters"};
     involve(storage.by, fmt::format("cuts {} over {} (stage {})", kWhat[storage.level],
-                                    axis_names(program_.mesh, storage.axes), storage.level));
+                                    program_.mesh.names(storage.axes), storage.level));
   }
 
   void explain_gradient() {

@@ -1,5 +1,6 @@
-// Why an instruction is in a program: from what its graph and its emission have recorded, nothing is guessed
-// from the finished list. Pure; text and JSON of one record.
+// Why an instruction is in a program: from what its graph and its emission have recorded. Of the list itself
+// is only what it shows: the buckets that a norm is of, the value that an op exchanges within itself. Pure;
+// text and JSON of one record.
 #pragma once
 
 #include <functional>

@@ -381,6 +381,7 @@ inline void Problem::check_noted(const char* text, const char* role) const {
   }
 }
 
+// What no signature can say: sizes that follow from attributes by a formula of the kind's own.
 inline void Problem::check_kind() const {
   if (kind() == "sqnorm_chunks" &&
       (integer("chunk") < 1 || (size("e") + integer("chunk") - 1) / integer("chunk") != size("c"))) {
