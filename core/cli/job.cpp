@@ -45,6 +45,18 @@ Result<std::string> next_folder(const std::string& name) {
   return Error{"E011", "no free run number under " + parent.string(), "", "use --run-dir", TENON_E_IO};
 }
 
+Result<std::shared_ptr<const RunFolder>> taken(const std::string& directory) {
+  TENON_TRY(RunFolder folder, RunFolder::take(directory));
+  return std::make_shared<const RunFolder>(std::move(folder));
+}
+
+Result<std::string> wanted_folder(const std::string& wanted) {
+  std::error_code error;
+  fs::create_directories(wanted, error);
+  if (error) return Error{"E011", "cannot make " + wanted + ": " + error.message(), "", "", TENON_E_IO};
+  return wanted;
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
@@ -78,25 +90,21 @@ Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, cons
 }
 
 Status create_run(Job& job, const std::string& wanted) {
+  TENON_TRY(const std::string directory,
+            wanted.empty() ? next_folder(job.recipe.name) : wanted_folder(wanted));
+  TENON_TRY(auto folder, taken(directory));
   std::error_code error;
-  if (wanted.empty()) {
-    TENON_TRY(job.directory, next_folder(job.recipe.name));
-  } else {
-    if (fs::exists(fs::path(wanted) / "run.json", error)) {
-      return Error{"R020", wanted + " holds a run already", "",
-                   "tenon resume " + wanted + ", or another --run-dir", TENON_E_ARGUMENT};
-    }
-    fs::create_directories(wanted, error);
-    if (error) return Error{"E011", "cannot make " + wanted + ": " + error.message(), "", "", TENON_E_IO};
-    job.directory = wanted;
+  if (fs::exists(fs::path(directory) / "run.json", error)) {
+    return Error{"R020", directory + " holds a run already", "",
+                 "tenon resume " + directory + ", or another --run-dir", TENON_E_ARGUMENT};
   }
+  job.directory = directory;  // from here on a failed start may clear it
+  job.folder = std::move(folder);
   job.run_id = random_id();
-  Json run{{"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
-           {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
-  std::ofstream out(fs::path(job.directory) / "run.json");
-  out << run.dump(1) << '\n';
-  if (!out) return Error{"E011", "cannot write " + job.directory + "/run.json", "", "", TENON_E_IO};
-  return {};
+  const Json run{
+      {"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
+      {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
+  return write_durably(directory + "/run.json", run.dump(1) + "\n");
 }
 
 int64_t steps_saved(const Job& job) {
@@ -137,6 +145,12 @@ Result<Job> job_from_run(const std::string& directory) {
     return Error{"R021", path + " is damaged: " + without_name(e.what()), "", "", TENON_E_IO};
   }
   TENON_CHECK(read_into(job));
+  return job;
+}
+
+Result<Job> job_to_resume(const std::string& directory) {
+  TENON_TRY(Job job, job_from_run(directory));
+  TENON_TRY(job.folder, taken(directory));
   return job;
 }
 

@@ -81,7 +81,9 @@ Result<LoopEnd> start_run(const Places& places, const Arguments& arguments, Job&
   if (!arguments.json) std::cout << "run   " << job.directory << '\n' << std::flush;
   install_stop_handler();
   const Task task{Task::Kind::train, arguments.threads, style_of(arguments), tracing};
-  return launch(places, registry, job, job.ranks, task);
+  TENON_TRY(const LoopEnd end, launch(places, registry, job, job.ranks, task));
+  TENON_CHECK(job.folder->check_in_place());
+  return end;
 }
 
 Result<int> train(const Places& places, const Arguments& arguments) {
@@ -111,11 +113,13 @@ Result<LoopEnd> go_on(const Places& places, const Arguments& arguments, const Jo
   const int ranks =
       arguments.ranks == 0 && job.ranks > 0 ? job.ranks : ranks_for(arguments.ranks, job.recipe);
   const Task task{Task::Kind::resume, arguments.threads, style_of(arguments), tracing};
-  return launch(places, registry, job, ranks, task);
+  TENON_TRY(const LoopEnd end, launch(places, registry, job, ranks, task));
+  TENON_CHECK(job.folder->check_in_place());
+  return end;
 }
 
 Result<int> resume(const Places& places, const Arguments& arguments) {
-  TENON_TRY(const Job job, job_from_run(arguments.target));
+  TENON_TRY(const Job job, job_to_resume(arguments.target));
   const int64_t saved = steps_saved(job);
   TENON_TRY(const LoopEnd end, go_on(places, arguments, job, saved));
   if (end == LoopEnd::finished && saved == job.recipe.steps && !arguments.json) return tell_finished(job);

@@ -128,7 +128,8 @@ Status Progress::on_resume(const Session& session, const Loaded& from, int64_t a
     line(fmt::format("warning: passed over {}: {}", rejected.directory, rejected.error.cause));
     passed_over.push_back({{"checkpoint", rejected.directory}, {"cause", rejected.error.cause}});
   }
-  line(fmt::format("from {:>5}  {}", session.steps_done(), from.directory));
+  const std::string what = from.directory.empty() ? "nothing was saved" : from.directory;
+  line(fmt::format("from {:>5}  {}", session.steps_done(), what));
   if (style_ == Style::json) {
     const Json event{{"event", "resume"},
                      {"step", session.steps_done()},

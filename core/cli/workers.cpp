@@ -108,10 +108,12 @@ class Workers {
     worker.rank = rank;
     worker.report = report.read;
     TENON_TRY(worker.left, trail::Shared::create());
+    // The last one says nothing to the worker: as long as it writes, the folder is taken.
     const int failed = sent ? spawn(worker.pid, words,
                                     {{secret.read, options.secret_fd},
                                      {report.write, options.report_fd},
-                                     {worker.left->fd(), options.trail_fd}})
+                                     {worker.left->fd(), options.trail_fd},
+                                     {job_.folder->fd(), 6}})
                             : EIO;
     close(secret.read);
     close(report.write);

@@ -496,10 +496,28 @@ Status read_schedule(const Json& json, Recipe& recipe) {
   return fields.finish();
 }
 
+// It becomes the name of a folder.
+bool is_run_name(std::string_view name) {
+  constexpr size_t kLongest = 64;
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  const auto inside = [&](char c) { return plain(c) || c == '.' || c == '_' || c == '-'; };
+  return !name.empty() && name.size() <= kLongest && plain(name.front()) && std::ranges::all_of(name, inside);
+}
+
+void read_name(Fields& fields, std::string& name) {
+  fields.text("name", name);
+  if (!is_run_name(name)) {
+    fields.fail(wrong_value("/name", "the recipe is called " + Json(name).dump(),
+                            "a letter or digit, then letters, digits, '.', '_' and '-', 64 in all"));
+  }
+}
+
 void read_numbers(Fields& fields, Recipe& recipe) {
   int64_t version = 0, seed = 0;
   fields.integer("tenon", version, 1);
-  fields.text("name", recipe.name);
+  read_name(fields, recipe.name);
   fields.integer("seed", seed, 0);
   recipe.seed = static_cast<uint64_t>(seed);
   std::string precision = "f32";

@@ -71,6 +71,7 @@ struct Wrong {
 };
 
 std::vector<Wrong> wrong_documents() {
+  const char* const name_of_run = "a letter or digit, then letters, digits, '.', '_' and '-', 64 in all";
   const char* const name_of_axis = "a letter or _, then letters, digits and _, at most 32 of them";
   return {
       {"NoObject", Json(3), "R003", "expected an object, got number", ""},
@@ -158,6 +159,13 @@ std::vector<Wrong> wrong_documents() {
       {"ZeroBatch", with("/batch", 0), "R005", "batch = 0: must be at least 1", "/batch"},
       {"ZeroMicrobatches", with("/microbatches", 0), "R005", "microbatches = 0: must be at least 1",
        "/microbatches"},
+      {"NameOfAnotherFolder", with("/name", "../x"), "R005", "the recipe is called \"../x\"", "/name",
+       name_of_run},
+      {"NameThatIsHidden", with("/name", ".x"), "R005", "the recipe is called \".x\"", "/name", name_of_run},
+      {"NoName", with("/name", ""), "R005", "the recipe is called \"\"", "/name", name_of_run},
+      {"LongName", with("/name", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), "R005",
+       "the recipe is called \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"", "/name",
+       name_of_run},
       {"NegativePeak", with("/lr/peak", -0.5), "R005", "peak = -0.5: must be at least 0", "/lr/peak"},
       {"NegativeClip", with("/optimizer/clip", -1), "R005", "clip = -1: must be at least 0",
        "/optimizer/clip"},

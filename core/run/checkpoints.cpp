@@ -149,6 +149,16 @@ Status Checkpoints::read_tensors(const checkpoint::Checkpoint& from) const {
   return {};
 }
 
+Result<bool> Checkpoints::any(checkpoint::Storage& storage, const std::string& directory) {
+  const Error failed{"C002", "rank 0 could not look for checkpoints", directory, "", TENON_E_ABORTED};
+  TENON_TRY(const std::string first,
+            session_.peers().from_rank_0("any", failed, [&]() -> Result<std::string> {
+              TENON_TRY(const auto found, checkpoint::list_checkpoints(storage, directory));
+              return found.empty() ? "none" : found.front().directory;
+            }));
+  return first != "none";
+}
+
 // Rank 0 reads every byte of the newest checkpoints until one is sound; the others are told which.
 Result<Loaded> Checkpoints::load(checkpoint::Storage& storage, const std::string& directory) {
   Loaded out;

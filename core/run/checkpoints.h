@@ -11,7 +11,7 @@
 namespace tenon {
 
 struct Loaded {
-  std::string directory;                          // of the checkpoint
+  std::string directory;                          // of the checkpoint; "": nothing was saved yet
   std::string run_id;                             // of the run that it belongs to
   std::vector<checkpoint::Rejected> passed_over;  // newer ones that are damaged, newest first; on rank 0
 };
@@ -29,6 +29,8 @@ class Checkpoints {
   // Writes checkpoint step-<N> into `directory`. Collective. Returns its path.
   Result<std::string> save(checkpoint::Storage& storage, const std::string& directory,
                            const std::string& run_id);
+  // Whether anything was ever saved in `directory`, sound or not. Collective.
+  Result<bool> any(checkpoint::Storage& storage, const std::string& directory);
   // Loads the newest sound checkpoint of `directory`. Collective. Error C005 for another model.
   Result<Loaded> load(checkpoint::Storage& storage, const std::string& directory);
 

@@ -49,9 +49,14 @@ class Loop {
     return how;
   }
 
+  // Of a run that ended before its first save there is nothing to load: it starts anew.
   Status load() {
-    TENON_TRY(const Loaded from, checkpoints_.load(storage_, options_.checkpoints));
-    saved_ = session_.steps_done();
+    TENON_TRY(const bool any, checkpoints_.any(storage_, options_.checkpoints));
+    Loaded from;
+    if (any) {
+      TENON_TRY(from, checkpoints_.load(storage_, options_.checkpoints));
+      saved_ = session_.steps_done();
+    }
     if (options_.observer == nullptr) return {};
     return options_.observer->on_resume(session_, from, checkpoints_.attempt());
   }

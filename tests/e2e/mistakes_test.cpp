@@ -308,7 +308,7 @@ TEST(Runs, folder_without_a_run) {
 TEST(Runs, no_checkpoint_to_go_on_from) {
   const Workplace place;
   ASSERT_EQ(place.run({"train", "tiny.lua", "steps=1", "--run-dir", "run"}).code, 0);
-  for (const char* verb : {"resume", "eval", "sample"}) {
+  for (const char* verb : {"eval", "sample"}) {
     expect_error(place, {verb, "run"}, 5,
                  "error[C001]: no checkpoint can be loaded\n"
                  "  --> run/checkpoints\n"
@@ -581,7 +581,7 @@ TEST(Folders, of_another_run_are_refused_before_the_first_step) {
 TEST(Folders, that_are_absolute_are_no_places_in_the_recipe) {
   const Workplace place;
   ASSERT_EQ(place.run({"train", "tiny.lua", "--run-dir", place.at("run"), "steps=2"}).code, 0);
-  const CommandResult result = place.run({"resume", place.at("run")});
+  const CommandResult result = place.run({"eval", place.at("run")});
   EXPECT_EQ(result.err, "error[C001]: no checkpoint can be loaded\n  --> " + place.at("run/checkpoints") +
                             "\n  fix: check the folder, or start without resuming\n");
 }

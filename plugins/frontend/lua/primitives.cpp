@@ -1,5 +1,7 @@
 // The module tenon.core: what the vocabulary (scripts/tenon/*.lua) needs and Lua cannot say. A place is an
 // integer here, nil when unknown.
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "session.h"
@@ -141,12 +143,16 @@ int from_here(lua_State* L) {
   return 1;
 }
 
-// stem(): the recipe's file name without folder and ending.
+// stem(): the recipe's file name without folder and ending, as runs may be called: '-' for what they may not
+// have, and nothing in front that they may not begin with.
 int stem(lua_State* L) {
-  std::string name = session_of(L).config->path;
-  name = name.substr(name.rfind('/') + 1);
-  const size_t dot = name.rfind('.');
-  lua_pushstring(L, name.substr(0, dot == 0 ? std::string::npos : dot).c_str());
+  constexpr size_t kLongest = 64;
+  std::string name = std::filesystem::path(session_of(L).config->path).stem();
+  const auto plain = [](unsigned char c) { return c < 0x80 && std::isalnum(c) != 0; };
+  name.erase(name.begin(), std::ranges::find_if(name, plain));
+  for (char& c : name)
+    if (!plain(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
+  lua_pushstring(L, name.empty() ? "recipe" : name.substr(0, kLongest).c_str());
   return 1;
 }
 
