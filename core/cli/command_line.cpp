@@ -139,6 +139,8 @@ std::optional<Verb> parse(CLI::App& app, Arguments& a, int argc, const char* con
   };
   add_train_options(*add("train", "train a recipe", Verb::train), a);
   CLI::App* r = add("resume", "go on with a run from its newest checkpoint", Verb::resume);
+  r->add_flag("--accept-recipe", a.accept_recipe,
+              "go on though run.json has another recipe than the checkpoint");
   add_run(*r, a);
   add_trace_options(*r, a.tracing);
   r->add_option("-n,--ranks", a.ranks, "number of ranks")->check(positive());

@@ -23,6 +23,7 @@ struct Arguments {
   int ranks = 0;  // 0: as the recipe's mesh says
   int threads = 0;
   Tracing tracing;
+  bool accept_recipe = false;
   bool json = false;
   bool markdown = false;
   PlanOptions plan;

@@ -57,6 +57,13 @@ Result<std::string> wanted_folder(const std::string& wanted) {
   return wanted;
 }
 
+std::optional<checkpoint::CheckpointInfo> newest_checkpoint(const Job& job) {
+  checkpoint::PosixStorage storage;
+  auto newest = checkpoint::find_latest(storage, job.checkpoints(), checkpoint::Depth::kStructure);
+  if (!newest.ok()) return std::nullopt;
+  return std::move(*newest);
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
@@ -108,9 +115,28 @@ Status create_run(Job& job, const std::string& wanted) {
 }
 
 int64_t steps_saved(const Job& job) {
-  checkpoint::PosixStorage storage;
-  const auto newest = checkpoint::find_latest(storage, job.checkpoints(), checkpoint::Depth::kStructure);
-  return newest.ok() ? newest->id.step : 0;
+  const auto newest = newest_checkpoint(job);
+  return newest ? newest->id.step : 0;
+}
+
+Status check_recipe_kept(const Job& job) {
+  const auto newest = newest_checkpoint(job);
+  if (!newest) return {};
+  TENON_TRY(const Json meta, parse_json(newest->meta, newest->directory));
+  const Json before = meta.value("recipe", Json()), &now = job.resolved.recipe;
+  const Json changes = Json::diff(before, now);
+  if (changes.empty()) return {};
+  const Json::json_pointer at(changes[0].at("path").get<std::string>());
+  const auto shown = [&at](const Json& recipe) {
+    return recipe.contains(at) ? recipe[at].dump() : "not there";
+  };
+  const std::string more =
+      changes.size() > 1 ? fmt::format(" (and {} more changes)", changes.size() - 1) : "";
+  return Error{"C022",
+               fmt::format("the recipe is not the one of step {}: {} is {}, and was {}{}", newest->id.step,
+                           at.to_string(), shown(now), shown(before), more),
+               job.directory + "/run.json", "restore the file, or go on with it by --accept-recipe",
+               TENON_E_CHECKPOINT};
 }
 
 std::string resume_advice(const Job& job) {

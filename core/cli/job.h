@@ -36,6 +36,8 @@ Status create_run(Job& job, const std::string& wanted);
 void discard_unstarted(const Job& job);
 // Of the newest checkpoint; 0: there is none, which whoever loads it will say.
 int64_t steps_saved(const Job& job);
+// Error C022 where the recipe in run.json is not the one that the newest checkpoint was trained with.
+Status check_recipe_kept(const Job& job);
 // What to do about a run that has ended too early; "": nothing, for it has saved nothing.
 std::string resume_advice(const Job& job);
 // Reads the run.json of an earlier `tenon train`. Error R021.

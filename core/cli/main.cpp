@@ -120,6 +120,7 @@ Result<LoopEnd> go_on(const Places& places, const Arguments& arguments, const Jo
 
 Result<int> resume(const Places& places, const Arguments& arguments) {
   TENON_TRY(const Job job, job_to_resume(arguments.target));
+  if (!arguments.accept_recipe) TENON_CHECK(check_recipe_kept(job));
   const int64_t saved = steps_saved(job);
   TENON_TRY(const LoopEnd end, go_on(places, arguments, job, saved));
   if (end == LoopEnd::finished && saved == job.recipe.steps && !arguments.json) return tell_finished(job);

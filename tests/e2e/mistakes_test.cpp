@@ -363,7 +363,7 @@ class Changed : public testing::Test {
 
 TEST_F(Changed, model_is_refused_by_resume_eval_and_sample) {
   change({"width=32"});
-  expect_error(place_, {"resume", "run"}, 5,
+  expect_error(place_, {"resume", "run", "--accept-recipe"}, 5,
                "error[C005]: the checkpoint is of another model: 108 of its tensors differ\n"
                "    'h.0.attn.c_proj.bias' is F32 [16], the model has F32 [32]\n"
                "    'h.0.attn.c_proj.bias/optimizer/adamw.exp_avg' is F32 [16], the model has F32 [32]\n"
@@ -382,16 +382,17 @@ TEST_F(Changed, model_is_refused_by_resume_eval_and_sample) {
 
 TEST_F(Changed, smaller_model_is_refused_too_and_not_cut_out_of_the_larger_one) {
   change({"width=8"});
-  for (const char* verb : {"resume", "eval", "sample"}) {
-    const auto result = place_.run({verb, "run"});
-    EXPECT_EQ(result.code, 5) << verb << result.out << result.err;
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"resume", "run", "--accept-recipe"}, {"eval", "run"}, {"sample", "run"}}) {
+    const auto result = place_.run(verb);
+    EXPECT_EQ(result.code, 5) << verb[0] << result.out << result.err;
     EXPECT_TRUE(result.err.starts_with("error[C005]: the checkpoint is of another model: ")) << result.err;
   }
 }
 
 TEST_F(Changed, optimizer_is_refused_by_resume_and_does_not_matter_to_eval) {
   change({"optim=sgd"});
-  const auto result = place_.run({"resume", "run"});
+  const auto result = place_.run({"resume", "run", "--accept-recipe"});
   EXPECT_EQ(result.code, 5);
   EXPECT_NE(result.err.find("error[C005]"), std::string::npos) << result.err;
   EXPECT_EQ(place_.run({"eval", "run"}).code, 0);
@@ -400,10 +401,20 @@ TEST_F(Changed, optimizer_is_refused_by_resume_and_does_not_matter_to_eval) {
 TEST_F(Changed, batch_is_refused) {
   change({"batch=16"});
   expect_error(
-      place_, {"resume", "run"}, 5,
+      place_, {"resume", "run", "--accept-recipe"}, 5,
       "error[C020]: batch: checkpoint 8, recipe 16\n"
       "  --> run/checkpoints/step-3\n"
       "  fix: it decides which sample comes when and must not change; number of ranks and mesh may\n");
+}
+
+// One digit of it, which nothing but the comparison could tell.
+TEST_F(Changed, learning_rate_is_refused_unless_it_is_accepted) {
+  change({"lr=0.004"});
+  expect_error(place_, {"resume", "run"}, 5,
+               "error[C022]: the recipe is not the one of step 3: /lr/value is 0.004, and was 0.003\n"
+               "  --> run/run.json\n"
+               "  fix: restore the file, or go on with it by --accept-recipe\n");
+  EXPECT_EQ(place_.run({"resume", "run", "--accept-recipe"}).code, 0);
 }
 
 TEST_F(Changed, data_are_refused) {
