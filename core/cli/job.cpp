@@ -64,6 +64,30 @@ std::optional<checkpoint::CheckpointInfo> newest_checkpoint(const Job& job) {
   return std::move(*newest);
 }
 
+Status write_run(const Job& job) {
+  const Json run{
+      {"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
+      {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
+  return write_durably(job.directory + "/run.json", run.dump(1) + "\n");
+}
+
+// Of a run whose run.json was lost, from what its newest checkpoint says of it; without one there is nothing
+// to go by. The answer is for the user.
+Result<std::string> rebuild(const std::string& directory) {
+  Job job;
+  job.directory = directory;
+  const auto newest = newest_checkpoint(job);
+  if (!newest) return std::string();
+  TENON_TRY(const Json meta, parse_json(newest->meta, newest->directory));
+  if (!meta.contains("root")) return std::string();
+  job.run_id = newest->id.run_id;
+  job.root = meta.at("root").get<std::string>();
+  job.resolved.recipe = meta.at("recipe");
+  TENON_CHECK(write_run(job));
+  return fmt::format("warning: {}/run.json was lost, and is made anew from {}\n", directory,
+                     newest->directory);
+}
+
 Result<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
@@ -108,10 +132,7 @@ Status create_run(Job& job, const std::string& wanted) {
   job.directory = directory;  // from here on a failed start may clear it
   job.folder = std::move(folder);
   job.run_id = random_id();
-  const Json run{
-      {"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
-      {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
-  return write_durably(directory + "/run.json", run.dump(1) + "\n");
+  return write_run(job);
 }
 
 int64_t steps_saved(const Job& job) {
@@ -174,9 +195,15 @@ Result<Job> job_from_run(const std::string& directory) {
   return job;
 }
 
-Result<Job> job_to_resume(const std::string& directory) {
+Result<Job> job_to_resume(const std::string& directory, std::string& warning) {
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) return job_from_run(directory);
+  TENON_TRY(auto folder, taken(directory));
+  if (!fs::exists(directory + "/run.json", error)) {
+    TENON_TRY(warning, rebuild(directory));
+  }
   TENON_TRY(Job job, job_from_run(directory));
-  TENON_TRY(job.folder, taken(directory));
+  job.folder = std::move(folder);
   return job;
 }
 

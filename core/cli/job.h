@@ -42,8 +42,9 @@ Status check_recipe_kept(const Job& job);
 std::string resume_advice(const Job& job);
 // Reads the run.json of an earlier `tenon train`. Error R021.
 Result<Job> job_from_run(const std::string& directory);
-// Of one that goes on: takes its folder, too. Also R027.
-Result<Job> job_to_resume(const std::string& directory);
+// Of one that goes on: takes its folder, too, and where run.json is not there makes it anew from the newest
+// checkpoint, which `warning` tells. Also R027.
+Result<Job> job_to_resume(const std::string& directory, std::string& warning);
 
 // Plugins of a job, with errors placed in the recipe's source.
 Result<PluginSet> plugins_of(PluginRegistry& registry, const Job& job);

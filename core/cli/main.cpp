@@ -119,7 +119,9 @@ Result<LoopEnd> go_on(const Places& places, const Arguments& arguments, const Jo
 }
 
 Result<int> resume(const Places& places, const Arguments& arguments) {
-  TENON_TRY(const Job job, job_to_resume(arguments.target));
+  std::string warning;
+  TENON_TRY(const Job job, job_to_resume(arguments.target, warning));
+  std::cerr << warning;
   if (!arguments.accept_recipe) TENON_CHECK(check_recipe_kept(job));
   const int64_t saved = steps_saved(job);
   TENON_TRY(const LoopEnd end, go_on(places, arguments, job, saved));

@@ -39,6 +39,7 @@ std::string Checkpoints::meta() const {
   Json meta;
   meta["tenon"] = 1;
   meta["recipe"] = Json::parse(recipe.document);
+  meta["root"] = session_.root();
   meta["recipe_sha256"] = sha256_hex(recipe.document);
   meta["mesh"] = session_.device().mesh().text();
   meta["attempt"] = attempt_;

@@ -82,6 +82,7 @@ class Session {
     samples_seen_ = samples_seen;
   }
 
+  const std::string& root() const { return options_.root; }
   const Recipe& recipe() const { return recipe_; }
   const Programs& programs() const { return *programs_; }
   const Program& train_program() const { return mine(*programs_->train); }

@@ -4,4 +4,4 @@ struct Program;
 void plan_memory(Program& program);
 }  // namespace tenon
 
-int main() { tenon::plan_memory(*static_cast<tenon::Program*>(nullptr)); }
+int main(int, char** arguments) { tenon::plan_memory(*reinterpret_cast<tenon::Program*>(arguments)); }

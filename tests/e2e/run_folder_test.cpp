@@ -56,6 +56,22 @@ TEST(RunFolder, that_is_moved_under_a_run_fails_it) {
   }
 }
 
+TEST(RunFolder, gets_a_lost_recipe_back_from_its_checkpoint) {
+  const Workplace place;
+  ASSERT_EQ(place.run(training(1, {"steps=6", "save=3", "keep=9"})).code, 0);
+  std::filesystem::copy(place.at("run"), place.at("whole"), std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(place.at("run/checkpoints/step-6"));
+  const json before = json::parse(place.read("run/run.json"));
+  std::filesystem::remove(place.at("run/run.json"));
+  const CommandResult resumed = place.run({"resume", "run"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(resumed.err, "warning: run/run.json was lost, and is made anew from run/checkpoints/step-3\n");
+  const json after = json::parse(place.read("run/run.json"));
+  for (const char* const key : {"tenon", "run_id", "root", "recipe"})
+    EXPECT_EQ(after.at(key), before.at(key));
+  expect_same(saved_state(place.at("run")), saved_state(place.at("whole")), "resumed");
+}
+
 // What a writer that died left of a file is no obstacle.
 TEST(RunFolder, is_written_over_half_a_file) {
   const Workplace place;
