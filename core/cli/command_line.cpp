@@ -112,7 +112,7 @@ void add_sample_options(CLI::App& verb, Arguments& a) {
   verb.add_option("--length", a.sample.length, "tokens to write")->check(from_0());
   verb.add_option("--temperature", a.sample.temperature, "0: always the likeliest")->check(from_0());
   verb.add_option("--top-k", a.sample.top_k, "choose among the k likeliest; 0: all")->check(from_0());
-  verb.add_option("--seed", a.sample.seed, "of the random numbers");
+  verb.add_option("--seed", a.sample.seed, "of the random numbers")->check(from_0());
 }
 
 void add_bench_options(CLI::App& verb, Arguments& a) {

@@ -24,11 +24,16 @@ std::string random_id() {
   return hex(bytes);
 }
 
-Status read_into(Job& job) {
+// `path` is where all of it was read.
+Status read_into(Job& job, const std::string& path) {
   auto recipe = read_recipe(job.resolved.recipe);
-  if (!recipe.ok()) return locate(std::move(recipe).error(), job.resolved);
-  job.recipe = std::move(recipe).value();
-  return {};
+  if (recipe.ok()) {
+    job.recipe = std::move(recipe).value();
+    return {};
+  }
+  Error mistake = locate(std::move(recipe).error(), job.resolved);
+  if (mistake.place.empty()) mistake.place = path;  // of no part of it
+  return mistake;
 }
 
 Result<std::string> next_folder(const std::string& name) {
@@ -114,7 +119,7 @@ Result<Job> job_from_recipe(const Places& places, PluginRegistry& registry, cons
     request.id = frontend->id();
   }
   TENON_TRY(job.resolved, evaluate_recipe(request));
-  TENON_CHECK(read_into(job));
+  TENON_CHECK(read_into(job, path));
   std::error_code error;
   job.root = fs::absolute(path, error).lexically_normal().parent_path().string();
   return job;
@@ -191,7 +196,7 @@ Result<Job> job_from_run(const std::string& directory) {
   } catch (const Json::exception& e) {
     return Error{"R021", path + " is damaged: " + without_name(e.what()), "", "", TENON_E_IO};
   }
-  TENON_CHECK(read_into(job));
+  TENON_CHECK(read_into(job, path));
   return job;
 }
 

@@ -97,9 +97,12 @@ Status check_memory_limit(const Planned& planned, uint64_t memory) {
                          human_bytes(largest.rank.spaces[i]));
   }
   const std::string fits = what_would_fit(planned, memory);
+  const bool near = human_bytes(peak) == human_bytes(memory);  // what both are said to be is no answer then
+  const auto said = [near](uint64_t bytes) {
+    return near ? fmt::format("{} bytes", bytes) : human_bytes(bytes);
+  };
   return locate(
-      Error{"P035",
-            fmt::format("a rank needs {} ({}), and has {}", human_bytes(peak), parts, human_bytes(memory)),
+      Error{"P035", fmt::format("a rank needs {} ({}), and has {}", said(peak), parts, said(memory)),
             "/batch",
             (fits.empty() ? "" : fits + "; or ") +
                 std::string("more ranks, a higher stage of parallel/zero, more parallel/tensor"),

@@ -60,11 +60,17 @@ class Explainer {
     if (moves()) out_.what += ", on lane " + program_.lanes[instr_.lane];
     out_.when = phase_word(instr_.phase);
     if (instr_.microbatch >= 0) out_.when += fmt::format(", microbatch {}", instr_.microbatch);
-    if (program_.pipeline_axis != kNone && instr_.microbatch >= 0 &&
-        instr_.why.because != Why::Because::stage)
-      out_.when += fmt::format(", stage {}", instr_.stage);
+    out_.stage = stage_here();
+    if (program_.pipeline_axis != kNone && instr_.microbatch >= 0)
+      out_.when += fmt::format(", stage {}", out_.stage);
     const Operand& shown = instr_.out.empty() ? instr_.in.front() : instr_.out.front();
     out_.value = operand_text(shown);
+  }
+
+  int stage_here() const {
+    if (instr_.why.because != Why::Because::stage) return instr_.stage;
+    const bool sends = transfer_of(instr_) == TransferKind::send;
+    return sends ? graph_.op(instr_.why.op).stage : instr_.why.stage;
   }
 
   void cost(const Machine& machine) {
@@ -99,6 +105,7 @@ class Explainer {
   void name_op(const Op& op) {
     out_.op = op_text(graph_, op);
     out_.place = source_.place(op.pointer);
+    out_.layer = op.layer;
     if (op.layer >= 0) out_.when += fmt::format(", layer {}", op.layer);
   }
 
@@ -363,22 +370,33 @@ class Explainer {
             fmt::format("puts ops on stages over {}", program_.mesh.axes[graph_.pipeline].name));
   }
 
+  // NULL: none.
+  const Op* reader_on(int stage, ValueId value) const {
+    const auto reads = [&](const Op& op) {
+      return op.stage == stage && op.phase != Phase::step && std::ranges::count(op.in, value) > 0;
+    };
+    const auto found = std::ranges::find_if(graph_.ops(), reads);
+    return found == graph_.ops().end() ? nullptr : &*found;
+  }
+
   void explain_stage() {
     const Value& value = graph_.value(graph_.made(instr_.why.value));
     const Op& maker = graph_.op(instr_.why.op);
     out_.value =
         fmt::format("{} {}{}, here {}", value.name, name_of(value.dtype), text(value.dims), shape_here());
-    const auto reads = [&](const Op& op) {
-      return op.stage == instr_.why.stage && op.phase != Phase::step &&
-             std::ranges::count(op.in, instr_.why.value) > 0;
-    };
-    const auto reader = std::ranges::find_if(graph_.ops(), reads);
+    const Op* reader = reader_on(instr_.why.stage, instr_.why.value);
+    std::string through;  // a collective wants nothing for itself
+    for (const Op* next = reader; next != nullptr && next->reason != kNone;) {
+      through += fmt::format(", by way of {}", next->def->kind);
+      next = reader_on(instr_.why.stage, next->out[0]);
+      if (next != nullptr) reader = next;
+    }
     name_op(*reader);
     const std::string placement = placement_text(graph_, program_.mesh, instr_.why.value);
     out_.had = fmt::format("{} on stage {}", placement, maker.stage);
     out_.wanted = fmt::format("{} on stage {}", placement, reader->stage);
-    out_.because = fmt::format("{} on stage {} reads it, and {} on stage {} makes it", reader->def->kind,
-                               reader->stage, maker.def->kind, maker.stage);
+    out_.because = fmt::format("{} on stage {} reads it{}, and {} on stage {} makes it", reader->def->kind,
+                               reader->stage, through, maker.def->kind, maker.stage);
     involve_pipeline();
   }
 

@@ -29,6 +29,8 @@ struct Involved {
 // Strings are empty, and numbers 0, where a field has no meaning for an instruction.
 struct WhyRecord {
   InstrId id = 0;
+  int layer = -1;           // of the op that wants it
+  int stage = 0;            // of the pipeline, that does it: of a send the one that makes the value
   std::string what;         // "all_gather over tp, on lane tp"
   std::string when;         // "forward, microbatch 0, layer 1"
   std::string value;        // what it makes, or sends: "0/h.attn.q f32[2 16 1 1 16]", local to a rank

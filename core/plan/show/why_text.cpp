@@ -84,23 +84,22 @@ Json instructions_json(const Program& program, const JointGraph& joint, const Re
     const Instr& instr = program.instrs[id];
     Json axes = Json::array();
     for (AxisId axis : instr.axes) axes.push_back(program.mesh.axes[axis].name);
-    const OpId op = instr.why.op;
-    const int layer = op == kNone ? instr.layer : joint.graph.op(op).layer;
+    const WhyRecord record = why(program, id, joint, source, machine);
     out.push_back({{"number", id},
                    {"lane", program.lanes[instr.lane]},
                    {"kind", instr.kind},
                    {"phase", name_of(instr.phase)},
                    {"transfer", is_transfer(instr)},
                    {"microbatch", number_or_null(instr.microbatch)},
-                   {"layer", number_or_null(layer)},
-                   {"stage", instr.stage},
+                   {"layer", number_or_null(record.layer)},
+                   {"stage", record.stage},
                    {"reads", operands_json(program, instr.in)},
                    {"writes", operands_json(program, instr.out)},
                    {"accumulates", instr.accumulate},
                    {"axes", std::move(axes)},
                    {"peer", number_or_null(instr.peer)},
                    {"waits", instr.waits},
-                   {"why", json_of(why(program, id, joint, source, machine))}});
+                   {"why", json_of(record)}});
   }
   return out;
 }

@@ -371,9 +371,17 @@ void expect_stages(const Program& program, const Instr& instr, const JointGraph&
   const ValueId id = instr.why.value;
   const Graph& graph = joint.graph;
   EXPECT_EQ(graph.op(graph.value(id).producer).stage, made);
+  EXPECT_EQ(record.stage, sends ? made : read);
+  // It is read at once, or by collectives, which are named, for an op that is none.
+  const std::string reader = record.because.substr(0, record.because.find(' '));
+  EXPECT_TRUE(record.because.starts_with(reader + " on stage " + std::to_string(read)));
+  EXPECT_TRUE(record.op.starts_with(reader + ":")) << "of which place and layer are told";
+  ASSERT_NE(find_kind(reader), nullptr);
+  EXPECT_NE(find_kind(reader)->runner, OpRunner::comm);
   EXPECT_TRUE(std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    const std::string kind = op.def->kind;
     return op.stage == read && op.phase != Phase::step && std::ranges::count(op.in, id) > 0 &&
-           record.because.starts_with(std::string(op.def->kind) + " on stage " + std::to_string(read));
+           (kind == reader || record.because.find(" reads it, by way of " + kind) != std::string::npos);
   }));
 }
 
