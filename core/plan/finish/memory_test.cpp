@@ -232,9 +232,9 @@ TEST(Lifetimes, of_gradients_that_updates_read_last_to_the_end) {
     instr.in = in;
     instr.out = out;
   };
-  const Operand grad = value("grad"), param = value("param"), later = value("later");
-  emit("kernel", {}, {grad});
-  emit("update", {grad}, {param});
+  const Operand grad = value("grad"), param = value("param"), later = value("later"), scale = value("scale");
+  emit("kernel", {}, {grad, scale});
+  emit("update", {grad, scale}, {param});
   emit("kernel", {}, {later});
   schedule_waits(program);
   plan_memory(program);
