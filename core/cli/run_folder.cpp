@@ -28,22 +28,15 @@ Error taken(const std::string& path) {
                "wait for its end, or stop it; or train in another folder", TENON_E_STATE};
 }
 
-Status write_all(checkpoint::OutputFile& file, const std::string& text) {
-  for (uint64_t at = 0; at < text.size();) {
-    TENON_TRY(const uint64_t taken, file.write(at, text.data() + at, text.size() - at));
-    at += taken;
-  }
-  TENON_CHECK(file.sync());
-  return file.close();
-}
-
 Status replace(checkpoint::Storage& storage, const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
   TENON_TRY(const checkpoint::FileKind left, storage.kind(fresh));  // by a process that died
   if (left != checkpoint::FileKind::kMissing) TENON_CHECK(storage.remove_file(fresh));
   {
     TENON_TRY(const auto file, storage.create(fresh));
-    TENON_CHECK(write_all(*file, text));
+    TENON_CHECK(checkpoint::write_all(*file, fresh, 0, text.data(), text.size()));
+    TENON_CHECK(file->sync());
+    TENON_CHECK(file->close());
   }
   TENON_CHECK(storage.rename(fresh, path));
   return storage.sync_directory(std::filesystem::path(path).parent_path());
