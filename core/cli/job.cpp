@@ -73,7 +73,7 @@ Status write_run(const Job& job) {
   const Json run{
       {"tenon", 1},         {"run_id", job.run_id},          {"root", job.root},
       {"ranks", job.ranks}, {"recipe", job.resolved.recipe}, {"provenance", job.resolved.provenance}};
-  return write_durably(job.directory + "/run.json", run.dump(1) + "\n");
+  return write_durably(job.directory, "run.json", run.dump(1) + "\n");
 }
 
 // Of a run whose run.json was lost, from what its newest checkpoint says of it; without one there is nothing

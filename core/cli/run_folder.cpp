@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "run/checkpoint/storage.h"
@@ -28,18 +27,12 @@ Error taken(const std::string& path) {
                "wait for its end, or stop it; or train in another folder", TENON_E_STATE};
 }
 
-Status replace(checkpoint::Storage& storage, const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
-  TENON_TRY(const checkpoint::FileKind left, storage.kind(fresh));  // by a process that died
-  if (left != checkpoint::FileKind::kMissing) TENON_CHECK(storage.remove_file(fresh));
-  {
-    TENON_TRY(const auto file, storage.create(fresh));
-    TENON_CHECK(checkpoint::write_all(*file, fresh, 0, text.data(), text.size()));
-    TENON_CHECK(file->sync());
-    TENON_CHECK(file->close());
-  }
-  TENON_CHECK(storage.rename(fresh, path));
-  return storage.sync_directory(std::filesystem::path(path).parent_path());
+Status replace(checkpoint::Storage& storage, const std::string& folder, const std::string& name,
+               const std::string& text) {
+  const std::string partial = folder + "/" + name + ".partial";
+  TENON_TRY(const checkpoint::FileKind left, storage.kind(partial));  // by a process that died
+  if (left != checkpoint::FileKind::kMissing) TENON_CHECK(storage.remove_file(partial));
+  return checkpoint::write_whole(storage, folder, name, text);
 }
 
 }  // namespace
@@ -75,11 +68,12 @@ Status RunFolder::check_in_place() const {
                "leave it in place until the run has ended", TENON_E_IO};
 }
 
-Status write_durably(const std::string& path, const std::string& text) {
+Status write_durably(const std::string& folder, const std::string& name, const std::string& text) {
   checkpoint::PosixStorage storage;
-  Status done = replace(storage, path, text);
+  Status done = replace(storage, folder, name, text);
   if (done.ok()) return done;
-  return Error{"E011", "cannot write " + path + ": " + done.error().cause, "", done.error().fix, TENON_E_IO};
+  return Error{"E011", "cannot write " + folder + "/" + name + ": " + done.error().cause, "",
+               done.error().fix, TENON_E_IO};
 }
 
 }  // namespace tenon::cli

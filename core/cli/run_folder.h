@@ -29,6 +29,6 @@ class RunFolder {
 };
 
 // Writes a file of the folder so that a crash or a full disk leaves the old one or the new one. Error E011.
-Status write_durably(const std::string& path, const std::string& text);
+Status write_durably(const std::string& folder, const std::string& name, const std::string& text);
 
 }  // namespace tenon::cli

@@ -78,9 +78,9 @@ TEST(RunFolder, gets_a_lost_recipe_back_from_its_checkpoint) {
 TEST(RunFolder, is_written_over_half_a_file) {
   const Workplace place;
   std::filesystem::create_directory(place.at("run"));
-  place.write("run/run.json.new", "{\"ten");
+  place.write("run/run.json.partial", "{\"ten");
   ASSERT_EQ(place.run(training(1, {"steps=1"})).code, 0);
-  EXPECT_FALSE(std::filesystem::exists(place.at("run/run.json.new")));
+  EXPECT_FALSE(std::filesystem::exists(place.at("run/run.json.partial")));
   EXPECT_EQ(json::parse(place.read("run/run.json")).at("tenon"), 1);
 }
 

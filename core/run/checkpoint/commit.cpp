@@ -69,18 +69,6 @@ Result<std::string> make_manifest(const std::vector<std::string>& reports, const
   return text;
 }
 
-Status write_manifest(Storage& storage, const std::string& tmp, const std::string& text) {
-  const std::string path = tmp + "/" + kManifestFile;
-  const std::string partial = path + ".partial";
-  TENON_TRY(const std::unique_ptr<OutputFile> file, storage.create(partial));
-  TENON_CHECK(file->preallocate(text.size()));
-  TENON_CHECK(write_all(*file, partial, 0, text.data(), text.size()));
-  TENON_CHECK(file->sync());
-  TENON_CHECK(file->close());
-  TENON_CHECK(storage.rename(partial, path));
-  return storage.sync_directory(tmp);
-}
-
 Status check_newer(Storage& storage, const std::string& root, const SaveId& id, NewerSteps newer) {
   if (newer != NewerSteps::kRefuse) return {};
   TENON_TRY(const std::vector<Listing> listings, list_checkpoints(storage, root));
@@ -156,7 +144,7 @@ Result<std::string> commit(Storage& storage, const std::string& root, const std:
   // Once more: somebody else may have saved here meanwhile.
   TENON_CHECK(check_owner(storage, base, id.run_id));
   TENON_CHECK(check_newer(storage, base, id, options.newer));
-  TENON_CHECK(write_manifest(storage, attempt, text));
+  TENON_CHECK(write_whole(storage, attempt, kManifestFile, text));
   TENON_CHECK(read_back(storage, attempt, options.verify_payload));
 
   const std::string target = base + "/" + step_name(id.step);

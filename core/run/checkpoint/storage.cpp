@@ -47,6 +47,18 @@ Status write_all(OutputFile& file, const std::string& path, uint64_t offset, con
   return {};
 }
 
+Status write_whole(Storage& storage, const std::string& folder, const std::string& name,
+                   const std::string& text) {
+  const std::string path = folder + "/" + name, partial = path + ".partial";
+  TENON_TRY(const std::unique_ptr<OutputFile> file, storage.create(partial));
+  TENON_CHECK(file->preallocate(text.size()));
+  TENON_CHECK(write_all(*file, partial, 0, text.data(), text.size()));
+  TENON_CHECK(file->sync());
+  TENON_CHECK(file->close());
+  TENON_CHECK(storage.rename(partial, path));
+  return storage.sync_directory(folder);
+}
+
 Status read_all(InputFile& file, const std::string& path, uint64_t offset, void* destination,
                 uint64_t bytes) {
   TENON_TRY(const uint64_t done, file.read(offset, destination, bytes));

@@ -77,6 +77,10 @@ Error storage_error(const std::string& operation, const std::string& path, int e
 // Writes all bytes, going on after short writes.
 Status write_all(OutputFile& file, const std::string& path, uint64_t offset, const void* data,
                  uint64_t bytes);
+// Writes a file of a folder so that a crash leaves what was there, or all of it: as `<name>.partial`, which
+// must not exist, and then renamed. Durable when it returns.
+Status write_whole(Storage& storage, const std::string& folder, const std::string& name,
+                   const std::string& text);
 // Reads exactly `bytes`; C004 when the file ends before.
 Status read_all(InputFile& file, const std::string& path, uint64_t offset, void* destination, uint64_t bytes);
 // Makes a directory and its missing parents, each made durable.
